@@ -197,6 +197,7 @@ GROUPS = {
     "rooms": "rooms, in which teams of agents work together",
     "token": "tokens with which programs use the API of the page",
     "push": "messages to browsers while the page is closed",
+    "people": "who may use the page, and who is signed in there",
     "gateway": "other MCP servers, which agents reach through this one",
 }
 
@@ -208,7 +209,8 @@ SUBJECTS = {
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
     "the record": ("log", "history", "audit"),
-    "the server and the rest": ("server", "tree", "clients", "slack", "key", "token", "push", "rooms", "gateway"),
+    "people and programs": ("people", "key", "token", "push"),
+    "the server and the rest": ("server", "tree", "clients", "slack", "rooms", "gateway"),
 }
 
 #: What is typed, one word or two, and its row.
@@ -316,6 +318,7 @@ _LISTED_OF_GROUP = {
     "rooms": ("rooms-list", "room_id"),
     "gateway": ("gateway-list", "name"),
     "push": ("push-list", "push_id"),
+    "people": ("people-list", "browser_id"),
 }
 #: Seconds that a completion waits for the server.
 _COMPLETION_PATIENCE = 0.5

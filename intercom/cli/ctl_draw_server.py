@@ -16,7 +16,7 @@ from intercom.cli.ctl_text import clean, one_line, short
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.json_types import Json
 from intercom.model.server_view import ClientEntries, ServerStatus
-from intercom.model.web import PushEntry, TokenEntry
+from intercom.model.web import PagePeople, PushEntry, SignedIn, TokenEntry
 from intercom.operators.commands.json_forms import read
 
 if TYPE_CHECKING:
@@ -124,6 +124,32 @@ def draw_tokens(on: Console, data: Json, at: datetime) -> None:
 
 def draw_revoked_token(on: Console, data: Json, at: datetime) -> None:
     on.print(safe_text(f"revoked the token {read(TokenEntry, data).name}"))
+
+
+def draw_people(on: Console, data: Json, at: datetime) -> None:
+    found = read(PagePeople, data)
+    rows = [
+        (
+            short(each.id),
+            safe_text(one_line(each.name)),
+            safe_text(one_line(each.role)),
+            timestamp(each.began_at),
+            f"{age(each.used_at, at)} ago",
+        )
+        for each in found.signed_in
+    ]
+    columns = ("id", "name", "role", "signed in", "was there")
+    print_table(on, columns, rows, "nobody is signed in: agent-intercom-ctl web makes a link")
+    if found.public_url is None:
+        return
+    on.print(safe_text(f"\nwho may come in at {one_line(found.public_url)}"), soft_wrap=True)
+    members = [(safe_text(one_line(each.name)), safe_text(each.role)) for each in found.members]
+    print_table(on, ("name", "role"), members, "nobody: [web.members] in the configuration has their names")
+
+
+def draw_signed_out(on: Console, data: Json, at: datetime) -> None:
+    ended = read(SignedIn, data)
+    on.print(safe_text(f"signed {one_line(ended.name)} out in the browser {short(ended.id)}"))
 
 
 def draw_subscriptions(on: Console, data: Json, at: datetime) -> None:

@@ -129,6 +129,35 @@ class PushEntry:
     created_at: datetime
 
 
+@frozen
+class PageMember:
+    """Somebody who may come to the page through the proxy before it, by the name that the proxy gives."""
+
+    name: str
+    role: WebRole
+
+
+@frozen
+class SignedIn:
+    """A browser in which somebody has signed in with a link. `id` names it, and signs nobody in."""
+
+    id: str
+    name: str
+    role: WebRole
+    began_at: datetime
+    used_at: datetime
+
+
+@frozen
+class PagePeople:
+    """Who may use the page, and who is signed in there. `public_url` is where the members come in; None without a
+    proxy, when nobody does."""
+
+    public_url: str | None
+    members: tuple[PageMember, ...]
+    signed_in: tuple[SignedIn, ...]
+
+
 class PushOperations(Protocol):
     """What people can ask of the push messages."""
 
@@ -169,6 +198,15 @@ class WebOperations(Protocol):
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
         """Return the passkeys that wait for their enrolment."""
+        ...
+
+    async def people(self) -> PagePeople:
+        """Return who may use the page, and who is signed in there, the one who was there last first."""
+        ...
+
+    async def sign_out(self, prefix: str, by: str) -> SignedIn:
+        """End what somebody has open in the browser with this id, or a unique start of it. `by` is who does. Raises
+        NotFound and Ambiguous, and StoreUnavailable if it is not on record; the person is signed out then too."""
         ...
 
     async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:

@@ -558,3 +558,23 @@ def test_the_browsers_that_get_push_messages_are_listed_with_whose_they_are() ->
     assert "01234567  kim  Fire<U+202E>fox on Linux  push.example.com" in shown
     assert "no browser gets push messages" in drawn("push-list", {"subscriptions": []})
     assert ctl_text.done_line({**entry, "status": "removed"}) == "removed 01234567: Fire<U+202E>fox on Linux of kim"
+
+
+def test_who_may_use_the_page_and_who_is_there_is_listed() -> None:
+    browser: JsonObject = {
+        "browser_id": "0123456789abcdef0123456789abcdef",
+        "name": "k\u202eim",
+        "role": "viewer",
+        "began_at": plain(START),
+        "used_at": plain(START),
+    }
+    members: list[Json] = [{"name": "zoe@example.org", "role": "operator"}]
+    entry: JsonObject = {"public_url": "https://page.example.org", "members": members, "signed_in": [browser]}
+    shown = drawn("people-list", entry)
+    assert "01234567  k<U+202E>im  viewer" in shown
+    assert "who may come in at https://page.example.org" in shown
+    assert "zoe@example.org  operator" in shown
+    alone = drawn("people-list", {"public_url": None, "members": [], "signed_in": []})
+    assert alone.splitlines() == ["nobody is signed in: agent-intercom-ctl web makes a link"]
+    ended = drawn("people-sign-out", {**browser, "status": "signed out"})
+    assert ended.splitlines() == ["signed k<U+202E>im out in the browser 01234567"]

@@ -89,6 +89,7 @@ def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
     others |= {"amend", "gateway-evidence", "gateway-tail", "revoke", "allow", "web", "passkeys"}
     others |= {"token-add", "token-list", "token-revoke"}
+    others |= {"people-list", "people-sign-out"}
     others |= {f"push-{act}" for act in ("key", "subscribe", "list", "remove")}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 

@@ -7,10 +7,12 @@ import {
   findingsIn,
   initCommand,
   operatorKeysOf,
+  peopleOf,
   proposedOf,
   roomsAddressOf,
   serverOf,
   slackOf,
+  tokensOf,
   whatToKnow,
   whyNoAddress,
 } from "../src/model/settings";
@@ -74,6 +76,21 @@ test("keys and passkeys, and how one is enrolled", () => {
   expect(keys.map((each) => each.counts)).toEqual([true, false]);
   expect(proposedOf({ passkeys: [{ key_id: "91c2d07b", name: "t" }] })).toEqual([{ id: "91c2d07b", name: "t" }]);
   expect(enrolCommand("91c2d07b")).toBe("agent-intercom-ctl key add 91c2-d07b");
+});
+
+test("people, browsers and programs: ids as they came, names made visible", () => {
+  const at = { began_at: "2026-11-26T10:00:00Z", used_at: "2026-11-26T11:00:00Z" };
+  const people = peopleOf({
+    public_url: "https://page.example.org",
+    members: [{ name: "zoe@example.org\u202e", role: "operator" }],
+    signed_in: [{ browser_id: "0123", name: "kim", role: "viewer", ...at }],
+  });
+  expect(people.members).toEqual([{ name: "zoe@example.org<U+202E>", role: "operator" }]);
+  expect(people.signedIn[0]).toMatchObject({ id: "0123", name: "kim", beganAt: at.began_at, usedAt: at.used_at });
+  expect(peopleOf({ public_url: null, members: [], signed_in: [] }).publicUrl).toBeNull();
+  expect(() => peopleOf({ public_url: null, members: [{}], signed_in: [] })).toThrow(WireError);
+  const [token] = tokensOf({ tokens: [{ name: "a\u202eb", role: "viewer", created_by: "alex", expires_at: "x" }] });
+  expect(token).toMatchObject({ id: "a\u202eb", name: "a<U+202E>b", by: "alex" });
 });
 
 test("what needs a person: faults first, and nothing of what could not be read", () => {

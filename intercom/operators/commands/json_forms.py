@@ -25,6 +25,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import DocumentVersion, Message, Room, Team
 from intercom.model.room_view import DocumentView, Match, RoomTail, RoomView, TeamView
 from intercom.model.session import Instruction, Session
+from intercom.model.web import SignedIn
 
 if TYPE_CHECKING:
     # ctl reads these forms too, and would load the sessions with it.
@@ -120,6 +121,7 @@ _reads(CheckpointLine, {}, id="checkpoint_id", size="bytes")
 _reads(Instruction, {}, id="request_id", at="created_at")
 _reads(Restore, {}, id="restore_id", safety_id="safety_checkpoint_id")
 _reads(Room, {}, id="room_id", last_sequence="messages", session_doc_version="document_version")
+_reads(SignedIn, {}, id="browser_id")
 
 
 def read(kind: type[T], data: Json, under: str = "") -> T:

@@ -12,13 +12,15 @@ from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import InvalidArguments, InvalidState
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.server_view import ClientEntries, ServerOperations, ServerStatus
 from intercom.model.web import (
     ApiToken,
     NewToken,
+    PagePeople,
     ProposedPasskey,
     PushSubscription,
+    SignedIn,
     SignInLink,
     WebOperations,
     person_name,
@@ -169,6 +171,29 @@ async def token_revoke(service: OperatorService, caller: Caller, name: str) -> A
 @handles("passkeys", under("passkeys"))
 async def passkeys(service: OperatorService, caller: Caller) -> Sequence[ProposedPasskey]:
     return () if service.web is None else await service.web.proposed_passkeys()
+
+
+_signed_in_entry = form(SignedIn, "browser_id=id", "name", "role", "began_at", "used_at")
+
+
+def _people_entry(found: PagePeople) -> JsonObject:
+    members: list[Json] = [plain(each) for each in found.members]
+    browsers: list[Json] = [_signed_in_entry(each) for each in found.signed_in]
+    return {"public_url": found.public_url, "members": members, "signed_in": browsers}
+
+
+@handles("people-list", _people_entry)
+async def people_list(service: OperatorService, caller: Caller) -> PagePeople:
+    return await _page(service).people()
+
+
+def _signed_out_entry(ended: SignedIn) -> JsonObject:
+    return {**_signed_in_entry(ended), "status": "signed out"}
+
+
+@handles("people-sign-out", _signed_out_entry)
+async def people_sign_out(service: OperatorService, caller: Caller, id: str) -> SignedIn:
+    return await _page(service).sign_out(id, caller.name)
 
 
 # --- push messages ----------------------------------------------------------------------------------------------------

@@ -123,6 +123,7 @@ _TEXT = Argument("WORDS...", "text", missing="a text")
 ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
 _FORMAT = Argument("", "format", choices=("markdown", "json"))
 _MODES = ("remote", "local", "hybrid")
+_TOKEN_ROLES = ("viewer", "operator")
 _STREAMS = ("stdout", "stderr")
 _FILES = ("leave", "back", "exact")
 
@@ -593,12 +594,7 @@ _ROWS = (
         OPERATOR,
         "make a token with which a program uses the API of the page",
         Argument("NAME", "name", "what the program is called", missing="a name for the program"),
-        Argument(
-            "--role ROLE",
-            "role",
-            "what it may do: see everything, or also decide and act (default: viewer)",
-            choices=("viewer", "operator"),
-        ),
+        Argument("--role ROLE", "role", "see everything, or also decide and act (default: viewer)", _TOKEN_ROLES),
         Argument("--days N", "days", "for how many days it is good (default: 90)"),
         draws="token",
         in_terminal=True,
@@ -620,14 +616,24 @@ _ROWS = (
         only_shows=True,
         for_admins=True,
     ),
-    # What a browser asks for, and sends when it is subscribed. Its endpoint is a secret.
+    # Names of people are not for agents.
     _row(
-        "push-key",
+        "people-list",
         OPERATOR,
-        "show the public key that browsers are subscribed to for push messages",
-        is_typed=False,
+        "list who may use the page, and who is signed in there",
+        draws="people",
         only_shows=True,
     ),
+    _row(
+        "people-sign-out",
+        OPERATOR,
+        "sign somebody out in one browser, at once",
+        _ID._replace(missing="the id of a browser; see people list"),
+        draws="signed_out",
+        for_admins=True,
+    ),
+    # What a browser asks for, and sends when it is subscribed. Its endpoint is a secret.
+    _row("push-key", OPERATOR, "show the key that browsers are subscribed to", is_typed=False, only_shows=True),
     _row(
         "push-subscribe",
         OPERATOR,
@@ -639,13 +645,7 @@ _ROWS = (
         is_typed=False,
         in_browser=True,
     ),
-    _row(
-        "push-list",
-        OPERATOR,
-        "list the browsers that get messages while the page is closed",
-        draws="subscriptions",
-        only_shows=True,
-    ),
+    _row("push-list", OPERATOR, "list the browsers that get push messages", draws="subscriptions", only_shows=True),
     _row(
         "push-remove",
         OPERATOR,

@@ -85,7 +85,8 @@ class Slack:
     async def status(self) -> ChatStatus:
         """Return the channel's status for people at a terminal; a part that does not answer is None."""
         connection = await self._asked("slack/connection", Health())
-        return ChatStatus(self.setup.channel_id, connection, await self._asked("slack/outbox", OutboxHealth()))
+        outbox = await self._asked("slack/outbox", OutboxHealth())
+        return ChatStatus(self.setup.channel_id, connection, outbox, tuple(sorted(self.setup.authorized)))
 
     async def _asked(self, name: str, question: Request[T]) -> T | None:
         try:

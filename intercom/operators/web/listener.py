@@ -29,14 +29,23 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.json_types import JsonObject
-from intercom.model.web import ApiToken, NewToken, ProposedPasskey, PushOperations, SignInLink
+from intercom.model.web import (
+    ApiToken,
+    NewToken,
+    PageMember,
+    PagePeople,
+    ProposedPasskey,
+    PushOperations,
+    SignedIn,
+    SignInLink,
+)
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
-from intercom.operators.web.sign_in import LINK_LIFE, SignIns, new_secret
+from intercom.operators.web.sign_in import LINK_LIFE, BrowserSession, SignIns, new_secret
 from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import STORE_FAULTS
@@ -76,6 +85,19 @@ class ListProposals(Request[tuple[ProposedPasskey, ...]]):
 
 
 @frozen
+class ListPeople(Request[PagePeople]):
+    """List who may use the page, and who is signed in there."""
+
+
+@frozen
+class SignOut(Request[SignedIn]):
+    """Sign somebody out in the browser whose id begins like this. `by` is who asks for it."""
+
+    prefix: str
+    by: str
+
+
+@frozen
 class OpenPage(Request[str]):
     """Open the port if it is not open. The answer is the page's address."""
 
@@ -101,6 +123,12 @@ class WebLinks:
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
         return await ask(self.actor, ListProposals())
+
+    async def people(self) -> PagePeople:
+        return await ask(self.actor, ListPeople())
+
+    async def sign_out(self, prefix: str, by: str) -> SignedIn:
+        return await ask(self.actor, SignOut(prefix, by))
 
     async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:
         url = await ask(self.actor, OpenPage(), timeout=_LINK_SECONDS)
@@ -190,6 +218,10 @@ class WebListener(ChannelActor):
             return None
         if isinstance(message, ListProposals):
             return self._deps.proposals.waiting(self.service.signatures.keyring.trusted())
+        if isinstance(message, ListPeople):
+            return self._people()
+        if isinstance(message, SignOut):
+            return await self._sign_out(message)
         return super().on_receive(message)
 
     def on_stop(self) -> None:
@@ -284,6 +316,20 @@ class WebListener(ChannelActor):
         self.subscribe_soon()
         log.info("the page at %s", origin_of(port))
 
+    # --- people ---
+
+    def _people(self) -> PagePeople:
+        settings = self._deps.settings
+        members = tuple(PageMember(name, role) for name, role in sorted(settings.members.items()))
+        return PagePeople(settings.public_url, members, tuple(map(_signed_in, self._deps.sign_ins.every())))
+
+    async def _sign_out(self, asked: SignOut) -> SignedIn:
+        session = self._deps.sign_ins.end_from_elsewhere(asked.prefix)
+        self._log.wake()
+        who: JsonObject = {"user": asked.by, "for": session.name, "role": session.role.value}
+        await self.service.security_event(f"{asked.by} signed {session.name} out of the page in a browser", who)
+        return _signed_in(session)
+
     # --- links ---
 
     async def _link(self, asked: MakeLink) -> SignInLink:
@@ -315,6 +361,10 @@ class WebListener(ChannelActor):
         places = self._deps.places
         for file in Path(places.runtime_dir).glob(f"{places.ipc_name}{_LINK_FILE}*.html"):
             file.unlink(missing_ok=True)
+
+
+def _signed_in(session: BrowserSession) -> SignedIn:
+    return SignedIn(session.id, session.name, session.role, session.began_at, session.used_at)
 
 
 _LINK_FILE = ".web-"

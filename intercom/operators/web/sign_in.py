@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from attrs import define, evolve, field, frozen
 
 from intercom.local.processes import ProcessKey
-from intercom.model.errors import Unauthorized
+from intercom.model.errors import Ambiguous, NotFound, Unauthorized
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import OperatorCommand
 
@@ -106,6 +106,11 @@ class BrowserSession:
     def key(self) -> str:
         """What names it among all that have open streams."""
         return self.csrf
+
+    @property
+    def id(self) -> str:
+        """What names it in lists, and signs nobody in. The page makes the same of its own secret."""
+        return hashlib.sha256(self.csrf.encode()).hexdigest()[:32]
 
     def shows_csrf(self, shown: bytes | None) -> bool:
         """Whether a request showed the secret of this session. The comparison takes constant time."""
@@ -232,6 +237,21 @@ class SignIns:
         """Whether this session still lasts. A page that is only open does not make it last longer."""
         found = next((each for each in self._sessions.values() if each.csrf == session.csrf), None)
         return found is not None and not found.is_over(self.now())
+
+    def every(self) -> tuple[BrowserSession, ...]:
+        """Return the sessions that last, the one that was used last first."""
+        now = self.now()
+        return tuple(each for each in reversed(self._sessions.values()) if not each.is_over(now))
+
+    def end_from_elsewhere(self, prefix: str) -> BrowserSession:
+        """End the session whose id begins like this, and return it. Raises NotFound and Ambiguous."""
+        found = [each for each in self.every() if prefix and each.id.startswith(prefix)]
+        if not found:
+            raise NotFound(f"no browser that is signed in has an id that begins with {prefix!r}: people list has them")
+        if len(found) > 1:
+            raise Ambiguous(f"{prefix!r} fits {len(found)} browsers; give more of the id")
+        self._sessions = {key: each for key, each in self._sessions.items() if each != found[0]}
+        return found[0]
 
     def end(self, shown: Iterable[str]) -> None:
         """End the sessions of these secrets."""

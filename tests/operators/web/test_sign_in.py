@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.local.processes import ProcessKey
-from intercom.model.errors import InvalidArguments, Unauthorized
+from intercom.model.errors import Ambiguous, InvalidArguments, NotFound, Unauthorized
 from intercom.model.web import person_name
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access, OperatorCommand
@@ -196,6 +196,43 @@ def test_a_link_that_is_shown_again_while_it_signs_in_signs_nobody_in() -> None:
         known.begin(link, frozenset({BROWSER}))
 
 
+def test_sessions_are_listed_by_ids_that_sign_nobody_in_and_ended_from_elsewhere() -> None:
+    wall = Wall()
+    sign_ins = SignIns(wall)
+    secrets, sessions = [], []
+    for name in ("kim", "sam"):
+        secret, session = sign_ins.begin(sign_ins.issue(name, WebRole.VIEWER, name), frozenset())
+        secrets.append(secret)
+        sessions.append(session)
+    wall.at += timedelta(minutes=1)
+    assert sign_ins.find([secrets[0]]) is not None
+    assert [each.name for each in sign_ins.every()] == ["kim", "sam"]
+    assert [each.id for each in sign_ins.every()] == [each.id for each in sessions]
+    for each in sessions:
+        assert sign_ins.find([each.id]) is None
+        assert not each.shows_csrf(each.id.encode())
+    for wrong in ("", "x", secrets[1]):
+        with pytest.raises(NotFound):
+            sign_ins.end_from_elsewhere(wrong)
+    assert sign_ins.end_from_elsewhere(sessions[1].id[:12]).name == "sam"
+    assert sign_ins.find([secrets[1]]) is None
+    assert sign_ins.find([secrets[0]]) is not None
+    assert not sign_ins.has(sessions[1])
+    wall.at += timedelta(days=8)
+    assert sign_ins.every() == ()
+
+
+def test_an_id_that_begins_like_several_is_not_guessed() -> None:
+    sign_ins = SignIns(Wall())
+    # There are sixteen first digits.
+    for each in range(17):
+        sign_ins.begin(sign_ins.issue("kim", WebRole.VIEWER, str(each)), frozenset())
+    digits = [each.id[0] for each in sign_ins.every()]
+    with pytest.raises(Ambiguous):
+        sign_ins.end_from_elsewhere(max(digits, key=digits.count))
+    assert len(sign_ins.every()) == 17
+
+
 def test_a_cookie_is_for_one_port_and_is_read_back() -> None:
     secret = new_secret()
     given = set_cookie(4000, secret)
@@ -217,9 +254,10 @@ def test_whatever_stands_in_a_cookie_is_read_or_ignored(values: list[bytes]) -> 
 
 
 #: What only shows something, though it is not for every process of the machine.
-SHOWS = {"amend", "gateway-tail", "gateway-evidence", "push-key", "push-list"}
+SHOWS = {"amend", "gateway-tail", "gateway-evidence", "people-list", "push-key", "push-list"}
 #: Keys, tokens and settings.
 MANAGES = {"key-add", "key-revoke", "passkeys", "rooms-token", "rooms-url", "token-list", "token-revoke"}
+MANAGES |= {"people-sign-out"}
 #: What makes something with which somebody acts for a person.
 IN_TERMINAL = {"web", "token-add"}
 

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import os
+import re
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -23,6 +26,7 @@ from actors import ask
 from actors.events import ActorRestarted
 from intercom.local.processes import ProcessKey
 from intercom.model.card import CardState, Notice
+from intercom.model.config import WebSettings
 from intercom.model.errors import IpcError
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import AWAIT_SECONDS
@@ -68,6 +72,7 @@ async def test_a_link_signs_in_one_browser_once(tmp_path: Path) -> None:
         assert browser.me["name"] == "kim"
         assert browser.me["role"] == "admin"
         assert browser.me["signing"] == {"required": False}
+        assert browser.me["server"]["rooms"] is False
         assert (await browser.get(f"{API}/me")).json() == browser.me
         ((summary, data),) = server.service.events
         assert summary == "kim signed in to the page"
@@ -349,6 +354,41 @@ async def test_a_link_for_somebody_else_is_on_record_with_who_made_it(tmp_path: 
         assert (who["user"], who["by"], who["role"]) == ("kim", "alex", "viewer")
 
 
+async def test_people_and_roles_are_listed_and_an_admin_signs_a_browser_out(tmp_path: Path) -> None:
+    service = StandInService()
+    settings = WebSettings(
+        port=4321,
+        public_url="https://page.example.org",
+        members={"zoe@example.org": WebRole.OPERATOR, "kim@example.org": WebRole.ADMIN},
+    )
+    async with page_server(tmp_path, service, settings=settings) as server:
+        service.web = server.links
+        admin, viewer = await server.browser(), await server.browser(WebRole.VIEWER)
+        listed = (await viewer.command("people-list")).json()["data"]
+        assert listed["public_url"] == "https://page.example.org"
+        assert listed["members"] == [
+            {"name": "kim@example.org", "role": "admin"},
+            {"name": "zoe@example.org", "role": "operator"},
+        ]
+        assert [(each["name"], each["role"]) for each in listed["signed_in"]] == [("kim", "viewer"), ("kim", "admin")]
+        own, other = (each["browser_id"] for each in listed["signed_in"])
+        # The page finds itself in the list.
+        assert own == hashlib.sha256(viewer.csrf.encode()).hexdigest()[:32]
+        assert not {admin.csrf, viewer.csrf} & set(json.dumps(listed).split('"'))
+        assert error(await viewer.command("people-sign-out", id=other)) == (403, "unauthorized")
+        async with viewer.events() as stream:
+            await stream.until_ready()
+            ended = (await admin.command("people-sign-out", id=own[:8])).json()["data"]
+            assert (ended["browser_id"], ended["status"]) == (own, "signed out")
+            with trio.fail_after(5):
+                await stream.until_end()
+        assert (await viewer.get(f"{API}/me")).status == 401
+        assert (await admin.get(f"{API}/me")).status == 200
+        assert error(await admin.command("people-sign-out", id=own)) == (404, "not_found")
+        told = [summary for summary, _ in service.events]
+        assert told[-1] == "kim signed kim out of the page in a browser"
+
+
 async def test_a_viewer_sees_events_and_no_passkeys_that_wait(tmp_path: Path) -> None:
     async with page_server(tmp_path, StandInService(card("a-1"))) as server:
         viewer = await server.browser(WebRole.VIEWER)
@@ -513,6 +553,10 @@ async def test_a_reader_that_does_not_read_holds_nothing_up(tmp_path: Path, monk
 # --- the files of the page -------------------------------------------------------------------------------------------
 
 
+#: How one script of the page names another one, or a style sheet.
+_ASSET = re.compile(r"[./\"'`]([A-Za-z_.-]+-[A-Za-z0-9_-]{8}\.(?:js|css))[\"'`]")
+
+
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A built page of a few files."""
@@ -525,6 +569,24 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (page / "secret.js").symlink_to("/etc/passwd")
     monkeypatch.setattr(site.page_files, "__defaults__", (page,))
     return page
+
+
+def test_the_shipped_page_is_whole_and_its_first_view_is_small() -> None:
+    """What is committed and put into the wheel: nothing leads to a file that is not there."""
+    files = site.page_files()
+    index = files["/index.html"].body.decode()
+    first = re.findall(r'(?:src|href)="(/[^"#]+)"', index)
+    assert {"/manifest.webmanifest", "/icon.svg"} < set(first)
+    icons = [each["src"] for each in json.loads(files["/manifest.webmanifest"].body)["icons"]]
+    scripts = {path: file for path, file in files.items() if path.endswith(".js")}
+    later = {f"/assets/{name}" for file in scripts.values() for name in _ASSET.findall(file.body.decode())}
+    assert len(later) > 10
+    assert set(first) | set(icons) | later | {"/sw.js", "/licenses.txt"} <= files.keys()
+    assert "<style" not in index
+    assert re.search(r"<script(?![^>]* src=)", index) is None
+    sizes = [len(files[each].packed or files[each].body) for each in first if each.endswith(".js")]
+    assert len(sizes) > 2
+    assert sum(sizes) <= 300 * 1024
 
 
 async def test_files_are_served_as_they_are_and_views_are_the_page(tmp_path: Path, built: Path) -> None:

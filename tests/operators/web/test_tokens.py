@@ -122,6 +122,7 @@ def test_no_token_makes_anything_with_which_somebody_acts() -> None:
             "key-add",
             "key-revoke",
             "passkeys",
+            "people-sign-out",
         ):
             assert not may_use(role, COMMANDS[name])
 

@@ -1,7 +1,7 @@
 /** What the settings show: the address of the rooms, the entries of clients, and what the server runs with. Pure. */
 
 import { oneLine, visible } from "./visible";
-import { isObject, list, maybe, number, object, shown, text, type Json } from "./wire";
+import { isObject, list, maybe, number, object, shown, text, type Json, type JsonObject } from "./wire";
 
 // --- the address at which teams reach the rooms
 
@@ -132,6 +132,8 @@ export interface Slack {
   /** What is wrong now: with the connection, and with single channels. */
   faults: string[];
   waiting: number;
+  /** The ids of those who may answer there. */
+  people: string[];
 }
 
 /** Read the answer of `slack`; null if this server is not in Slack. Raises WireError. */
@@ -154,6 +156,7 @@ export function slackOf(value: unknown): Slack | null {
     since: (connection && maybe(connection, "since")) ?? "",
     faults: [...(!isUp && last ? [last] : []), ...faults],
     waiting: Object.keys(waiting).reduce((sum, name) => sum + number(waiting, name), 0),
+    people: (Array.isArray(slack["people"]) ? slack["people"] : []).map((each) => oneLine(String(each))),
   };
 }
 
@@ -211,6 +214,70 @@ export function proposedOf(value: Json): ProposedKey[] {
 export function enrolCommand(id: string): string {
   return `agent-intercom-ctl key add ${oneLine(id.match(/.{1,4}/gu)?.join("-") ?? "")}`;
 }
+
+// --- people, and what they may do
+
+/** Somebody who may come to the page through the proxy before it. */
+export interface PageMember {
+  name: string;
+  role: string;
+}
+
+/** A browser in which somebody is signed in with a link. */
+export interface SignedIn {
+  id: string;
+  name: string;
+  role: string;
+  beganAt: string;
+  usedAt: string;
+}
+
+export interface People {
+  /** Where members come in; null if there is no proxy. */
+  publicUrl: string | null;
+  members: PageMember[];
+  signedIn: SignedIn[];
+}
+
+/** A program that uses the API with a token. */
+export interface ProgramToken {
+  /** As the server knows it, and as it is shown. */
+  id: string;
+  name: string;
+  role: string;
+  by: string;
+  until: string;
+}
+
+const roleIn = (data: JsonObject): string => oneLine(maybe(data, "role") ?? "");
+
+/** Read the answer of `people-list`. Raises WireError. */
+export function peopleOf(value: unknown): People {
+  const data = object(value);
+  return {
+    publicUrl: shown(data, "public_url"),
+    members: list(data["members"]).map((each) => ({ name: oneLine(text(each, "name")), role: roleIn(each) })),
+    signedIn: list(data["signed_in"]).map((each) => ({
+      ...{ id: text(each, "browser_id"), name: oneLine(text(each, "name")), role: roleIn(each) },
+      ...{ beganAt: maybe(each, "began_at") ?? "", usedAt: maybe(each, "used_at") ?? "" },
+    })),
+  };
+}
+
+/** Read the answer of `token-list`. Raises WireError. */
+export function tokensOf(value: unknown): ProgramToken[] {
+  return list(object(value)["tokens"]).map((each) => ({
+    ...{ id: text(each, "name"), name: oneLine(text(each, "name")), role: roleIn(each) },
+    ...{ by: oneLine(maybe(each, "created_by") ?? ""), until: maybe(each, "expires_at") ?? "" },
+  }));
+}
+
+/** What each role may do, as the server's documentation says it. */
+export const ROLES: readonly (readonly [string, string])[] = [
+  ["viewer", "sees everything, and changes nothing"],
+  ["operator", "also decides, answers, starts and pauses agents, and takes part in rooms"],
+  ["admin", "also manages keys, tokens, people and settings"],
+];
 
 // --- what needs a person
 

@@ -45,6 +45,7 @@ export function slackEntry(state: string, more: JsonObject = {}): JsonObject {
   return {
     channel: "C0123456789",
     connection: { state, since, reconnects: 0, last_error: null, last_heard: since, in_hand: 0, ...more },
+    people: ["U012AB3CD", "U045EF6GH"],
     outbox: { waiting: { card: 0, alert: 0, line: 0, log: 0 }, updates: 0, oldest: null, faults: {}, last_error: null },
   };
 }
@@ -61,6 +62,14 @@ export interface SettingsState {
   proposed: JsonObject[];
   grants: JsonObject[];
   policies: JsonObject[];
+  people: JsonObject;
+  tokens: JsonObject[];
+}
+
+const ago = (seconds: number) => new Date(Date.now() - seconds * 1_000).toISOString();
+
+export function browserEntry(id: string, name: string, role: string): JsonObject {
+  return { browser_id: id, name, role, began_at: ago(7_200), used_at: ago(40) };
 }
 
 const DEFAULT = "http://127.0.0.1:3000";
@@ -74,6 +83,8 @@ export function fillSettings(server: Standin): SettingsState {
     slack: null,
     keys: { required: false, keys: [], unsigned_settings: null },
     ...{ proposed: [], grants: [] },
+    people: { public_url: null, members: [], signed_in: [browserEntry("0".repeat(32), "alex", "admin")] },
+    tokens: [],
     policies: [
       {
         ...{ workspace_root: "/home/alex/shop", status: "in force", grants: "the command `git status`", watched: true },
@@ -94,6 +105,8 @@ export function fillSettings(server: Standin): SettingsState {
     keys: () => state.keys,
     passkeys: () => ({ passkeys: state.proposed }),
     grants: () => ({ grants: state.grants }),
+    "people-list": () => state.people,
+    "token-list": () => ({ tokens: state.tokens }),
     "policy-list": () => ({ policies: state.policies }),
     "rooms-url-show": address,
     "rooms-url": ({ url }) => {

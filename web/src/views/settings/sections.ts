@@ -1,6 +1,6 @@
 /** The sections of the settings. To add one, write its module, whose default export draws it, and add a row. */
 
-import { BellIcon, GlobeIcon, PlugIcon, ServerIcon, ShieldCheckIcon, type LucideIcon } from "lucide-react";
+import { BellIcon, GlobeIcon, PlugIcon, ServerIcon, ShieldCheckIcon, UsersIcon, type LucideIcon } from "lucide-react";
 import type { ComponentType } from "react";
 import { lazyView } from "@/lib/lazy";
 
@@ -16,6 +16,7 @@ export interface Section {
 export const SECTIONS: readonly Section[] = [
   { name: "server", title: "This server", icon: ServerIcon, View: lazyView(() => import("./server")) },
   { name: "address", title: "Public address", icon: GlobeIcon, View: lazyView(() => import("./address")) },
+  { name: "people", title: "People", icon: UsersIcon, View: lazyView(() => import("./people")) },
   { name: "clients", title: "Clients", icon: PlugIcon, View: lazyView(() => import("./clients")) },
   { name: "notifications", title: "Notifications", icon: BellIcon, View: lazyView(() => import("./notifications")) },
   { name: "permits", title: "Rules and grants", icon: ShieldCheckIcon, View: lazyView(() => import("./permits")) },

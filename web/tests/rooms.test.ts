@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   applyEvent,
+  changeIn,
   changesOf,
   eventLine,
   Feed,
@@ -8,7 +9,9 @@ import {
   inOrder,
   messageOf,
   PAGE,
+  partsOf,
   presenceOf,
+  roomOf,
 } from "../src/model/rooms";
 import type { JsonObject } from "../src/model/wire";
 import { chat, roomEntry, teamEntry } from "./support/standin-rooms";
@@ -101,6 +104,29 @@ describe("what is said", () => {
     expect(goesOn(message(1, "Kim"), message(2))).toBe(false);
     expect(goesOn(undefined, message(2))).toBe(false);
     expect(goesOn(message(1), messageOf(chat(2, "Alex", "x", { role: "operator" })))).toBe(false);
+  });
+
+  test.each([
+    [{}, ""],
+    [{ messages: 9 }, ""],
+    [{ title: "Port the lexer" }, "The room is now called Port the lexer"],
+    [{ description: "other" }, "The room has another description"],
+    [{ document_version: 3 }, "The document has version 3"],
+    [{ paused_by: "al\u202eex" }, "al<U+202E>ex paused the room"],
+    [{ status: "closed", document_version: 3 }, "The room was concluded"],
+  ])("to somebody who cannot see it: %j", (changed, heard) => {
+    const entry = { room_id: "1", title: "Port the parser", description: "", status: "active", paused_by: null };
+    expect(changeIn(roomOf(entry), roomOf({ ...entry, ...changed }))).toBe(heard);
+    const back = changeIn(roomOf({ ...entry, ...changed }), roomOf(entry));
+    if ("status" in changed) expect(back).toBe("The room is open again");
+    if ("paused_by" in changed) expect(back).toBe("The teams may go on");
+  });
+
+  test("of what was found: its words, whatever stands in them", () => {
+    expect(partsOf("Name the names", ["name"])).toEqual(["", "Name", " the ", "name", "s"]);
+    expect(partsOf("a (b) \\ [c]", ["(b)", "[c]", "\\"])).toEqual(["a ", "(b)", " \\ ", "[c]", ""]);
+    expect(partsOf("nothing", [])).toEqual(["nothing"]);
+    expect(partsOf("x".repeat(50), ["(x+x+)+y"])).toEqual(["x".repeat(50)]);
   });
 
   test("of teams: a word for each, and who is there first", () => {

@@ -152,6 +152,131 @@ describe("ten tabs", () => {
   });
 });
 
+describe("more rooms than places", () => {
+  const openRooms = async (count: number) => {
+    server.say();
+    for (let at = 0; at < count; at += 1) browser.open("alex", `/rooms/${at}/events`, 2);
+    await pass(count * 2_000);
+  };
+
+  test("take turns: all are live, and two have a stream", async () => {
+    await openRooms(7);
+    expect(states()).toEqual(all("live"));
+    server.most = 0;
+    for (let at = 0; at < 100; at += 1) {
+      server.say();
+      await pass(200);
+      expect(server.open).toBeLessThanOrEqual(2);
+    }
+    expect(server.most).toBeLessThanOrEqual(2);
+    await pass(7_000);
+    expect(seen()).toEqual(all(101));
+    // Each began once, and was never said to be anything but live.
+    expect(resets()).toEqual(all(1));
+    expect(browser.tabs.map((tab) => tab.links.map((link) => link.state))).toEqual(all(["connecting", "live"]));
+    expect(faults()).toEqual([]);
+  });
+
+  test("keep their streams while nobody else wants one, and give it back when they are closed", async () => {
+    await openRooms(2);
+    const asked = server.asked.length;
+    await pass(300_000);
+    expect(server.asked.length).toBe(asked);
+    const third = browser.open("alex", "/rooms/third/events", 2);
+    await pass(5_000);
+    expect(third.state).toBe("live");
+    for (const tab of browser.tabs.slice(0, 2)) tab.close();
+    await pass(2_000);
+    server.say();
+    await pass(100);
+    expect(third.seen).toBe(2);
+    expect(server.open).toBe(1);
+    third.close();
+    await pass(1_000);
+    expect(server.open).toBe(0);
+    // Whoever comes later finds the places free.
+    const fourth = browser.open("alex", "/rooms/fourth/events", 2);
+    await pass(1_000);
+    expect(fourth.state).toBe("live");
+  });
+
+  test("that are hidden give way at once to one that somebody looks at", async () => {
+    await openRooms(2);
+    for (const tab of browser.tabs) tab.isHidden = true;
+    await pass(10_000);
+    const looked = browser.open("alex", "/rooms/looked/events", 2);
+    await pass(1_000);
+    expect(looked.state).toBe("live");
+  });
+
+  test("say that they are not live while the server is away, and come back", async () => {
+    await openRooms(5);
+    server.isDown = true;
+    server.cut();
+    await pass(20_000);
+    expect(new Set(states())).toEqual(new Set(["reconnecting"]));
+    server.isDown = false;
+    server.say();
+    await pass(60_000);
+    expect(states()).toEqual(all("live"));
+    expect(seen()).toEqual(all(2));
+    expect(faults()).toEqual([]);
+  });
+
+  test("leave the stream of requests alone", async () => {
+    const inboxes = [browser.open(), browser.open()];
+    await openRooms(6);
+    expect(inboxes.map((tab) => tab.state)).toEqual(["live", "live"]);
+    const before = server.most;
+    expect(before).toBeLessThanOrEqual(4);
+    for (let at = 0; at < 20; at += 1) {
+      server.say();
+      await pass(300);
+      expect(inboxes.map((tab) => tab.seen)).toEqual([server.last, server.last]);
+    }
+    expect(inboxes.flatMap((tab) => tab.links.map((link) => link.state))).toEqual(
+      inboxes.flatMap(() => ["connecting", "live"]),
+    );
+    expect(server.most).toBeLessThanOrEqual(4);
+  });
+
+  test.each(Array.from({ length: 15 }, (_, seed) => seed + 1))(
+    "lose nothing, whatever tabs and connections do (seed %i)",
+    async (seed) => {
+      const random = numbers(seed);
+      vi.spyOn(Math, "random").mockImplementation(numbers(-seed));
+      browser = new FakeBrowser(server, random);
+      for (let step = 0; step < 150; step += 1) {
+        const choice = random();
+        const any = browser.tabs[Math.floor(random() * browser.tabs.length)];
+        if (choice < 0.12 && browser.tabs.length < 9)
+          browser.open("alex", `/rooms/${Math.floor(random() * 6)}/events`, 2);
+        else if (choice < 0.17) any?.close();
+        else if (choice < 0.2) server.cut();
+        else if (choice < 0.24 && any) any.isHidden = !any.isHidden;
+        else if (choice < 0.26) any?.stream.hurry();
+        else if (choice < 0.28) server.isDown = !server.isDown;
+        else if (choice < 0.3) server.restart();
+        else server.say();
+        await pass(random() < 0.1 ? random() * 20_000 : random() * 400);
+        expect(faults()).toEqual([]);
+      }
+      server.isDown = false;
+      for (const tab of browser.tabs) {
+        tab.isHidden = false;
+        tab.stream.hurry();
+      }
+      await pass(120_000);
+      server.say();
+      await pass(15_000);
+      expect(faults()).toEqual([]);
+      expect(seen()).toEqual(all(server.last));
+      expect(states()).toEqual(all("live"));
+      expect(server.open).toBeLessThanOrEqual(2);
+    },
+  );
+});
+
 test("an event that a tab cannot read makes only that one start over", async () => {
   await openTen();
   const tab = browser.tabs.find((each) => each !== browser.leader);

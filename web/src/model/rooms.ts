@@ -193,6 +193,24 @@ export function changesOf(content: JsonObject): { name: string; from: string; to
   });
 }
 
+/** Cut a text at the words that were found in it: each second part, from the second on, is one of them. */
+export function partsOf(text: string, words: readonly string[]): string[] {
+  const known = words.filter((each) => each.length > 1).map((each) => each.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return known.length === 0 ? [text] : text.split(new RegExp(`(${known.join("|")})`, "giu"));
+}
+
+/** Say what has changed of a room, for somebody who cannot see it; empty if that is nothing to hear of. */
+export function changeIn(before: Room, after: Room): string {
+  if (before.status !== after.status)
+    return after.status === "closed" ? "The room was concluded" : "The room is open again";
+  if ((before.pausedBy === null) !== (after.pausedBy === null))
+    return after.pausedBy === null ? "The teams may go on" : `${oneLine(after.pausedBy)} paused the room`;
+  if (before.title !== after.title) return `The room is now called ${after.title}`;
+  if (before.description !== after.description) return "The room has another description";
+  if (before.documentVersion !== after.documentVersion) return `The document has version ${after.documentVersion}`;
+  return "";
+}
+
 /** How present a team is: a word for each dot. */
 export function presenceOf(team: Team): "active" | "idle" | "gone" | "left" {
   if (team.hasLeft) return "left";

@@ -3,6 +3,7 @@
 
 import { EventParser, type ServerEvent } from "../model/events";
 import { ApiError, type Api } from "./api";
+import type { Turn, Turns } from "./turns";
 
 export type Link =
   | { state: "connecting" }
@@ -47,6 +48,8 @@ export class Connection {
     readonly api: Pick<Api, "events">,
     readonly listener: Listener,
     readonly isHidden: () => boolean = () => false,
+    /** Returns with whom it takes turns, if it does. While it waits for its turn, it stays what it was: live or not. */
+    readonly turns: () => Turns | null = () => null,
   ) {}
 
   start(): void {
@@ -86,21 +89,34 @@ export class Connection {
   async #open(): Promise<void> {
     const abort = new AbortController();
     this.#abort = abort;
-    this.#heard = Date.now();
     let isSignedOut = false;
     let isElsewhere = false;
+    let isOver = false;
     let why = "";
+    let turn: Turn | undefined;
     try {
+      // Who waits for a turn hears nothing, and that is no silence.
+      this.#heard = 0;
+      turn = await this.turns()?.take(abort.signal, () => {
+        isOver = true;
+        abort.abort();
+      });
+      this.#heard = Date.now();
       const body = await this.api.events(this.lastId, abort.signal);
-      isElsewhere = await this.#read(body, abort.signal);
+      isElsewhere = await this.#read(body, abort.signal, turn);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
       if (fault instanceof ApiError && fault.status > 0) why = fault.message;
     }
     abort.abort();
+    turn?.end();
     // It was stopped, and perhaps started again, meanwhile.
     if (this.#abort !== abort) return;
     this.#abort = null;
+    if (isOver) {
+      void this.#open();
+      return;
+    }
     this.listener.interrupted();
     if (isSignedOut) {
       this.stop();
@@ -123,7 +139,7 @@ export class Connection {
   }
 
   /** Read until the end. Returns whether the server ended it for the sake of newer tabs. */
-  async #read(body: ReadableStream<Uint8Array>, signal: AbortSignal): Promise<boolean> {
+  async #read(body: ReadableStream<Uint8Array>, signal: AbortSignal, turn: Turn | undefined): Promise<boolean> {
     const parser = new EventParser();
     const decoder = new TextDecoder();
     const reader = body.getReader();
@@ -147,6 +163,7 @@ export class Connection {
         if (event.name === "elsewhere") isElsewhere = true;
         if (event.name === "ready") {
           this.#attempt = 0;
+          turn?.ready();
           this.listener.link({ state: "live" });
         }
         // The listener may have stopped it.

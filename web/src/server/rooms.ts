@@ -9,6 +9,7 @@ import {
   matchesOf,
   messagesOf,
   PAGE,
+  changeIn,
   pinnedOf,
   roomsOf,
   versionsOf,
@@ -20,10 +21,13 @@ import { maybe, object, type JsonObject } from "../model/wire";
 import { ApiError } from "./api";
 import type { Link } from "./connection";
 import { inbox, sentence, useInbox } from "./inbox";
-import { SharedStream } from "./shared-stream";
+import { browserTabs, SharedStream } from "./shared-stream";
 
 /** How long a tab that nobody looks at keeps its stream: a browser has few connections to one server. */
 const HIDDEN = 20_000;
+/** How many rooms of one browser have a stream at once. With that of requests, and one to catch up, the server takes no
+ *  more, and the browser has connections left. Where more rooms are looked at, their tabs take turns. */
+const STREAMS = 2;
 /** How often a screen reader is told of new messages, at most. */
 const QUIET = 3_000;
 const PIN_EVENTS = new Set(["message_pinned", "message_unpinned"]);
@@ -60,6 +64,8 @@ export class OpenRoom {
       `/rooms/${encodeURIComponent(id)}/events`,
       () => inbox.api.session,
       () => document.visibilityState === "hidden",
+      browserTabs(),
+      STREAMS,
     );
   }
 
@@ -116,8 +122,8 @@ export class OpenRoom {
       this.teams = effect.teams;
       if (before && (before.title !== effect.room.title || before.description !== effect.room.description)) {
         this.renamed += 1;
-        this.#say(`The room is now called ${effect.room.title}`);
       }
+      if (before) this.#say(changeIn(before, effect.room));
       if (before?.status !== effect.room.status) void inbox.queries.invalidateQueries({ queryKey: ["rooms"] });
     } else if (effect.type === "messages") {
       for (const each of effect.came) {
@@ -141,6 +147,7 @@ export class OpenRoom {
   }
 
   #say(text: string): void {
+    if (!text) return;
     this.announced = this.announced === text ? `${text}\u00a0` : text;
     this.#changed();
   }

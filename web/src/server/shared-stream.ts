@@ -8,6 +8,7 @@
 import type { ServerEvent } from "../model/events";
 import type { Api } from "./api";
 import { Connection, LONGEST_PAUSE, SILENCE, type Link, type Listener } from "./connection";
+import { TURN_END, Turns, type PlaceLocks } from "./turns";
 
 /** What tabs tell each other. `term` is the time of one leader, and `number` counts what it passed on. */
 export type TabMessage =
@@ -22,7 +23,7 @@ export type TabMessage =
   | { kind: "signed-out" };
 
 /** What the browser gives its tabs to agree with each other. */
-export interface Tabs {
+export interface Tabs extends PlaceLocks {
   /** Open a channel to the other tabs that have this name. Returns what posts to them, and what closes it. */
   channel(
     name: string,
@@ -37,8 +38,6 @@ export interface Tabs {
 const WATCH = 5_000;
 /** After this silence of the leader a tab takes its place. The leader itself notices a dead connection before. */
 const LEADER_SILENCE = SILENCE + 10_000;
-/** How long a tab keeps its turn after it has caught up. */
-const TURN_END = 100;
 /** How many messages are kept while a tab catches up. */
 const MOST_KEPT = 5_000;
 
@@ -60,6 +59,8 @@ export class SharedStream {
   #channel: ReturnType<Tabs["channel"]> | null = null;
   #watch: ReturnType<typeof setInterval> | undefined;
   #name = "";
+  /** With whom the leader takes turns. A tab that catches up does not: its own turn is another one. */
+  #turns: Turns | null = null;
   #isStarted = false;
   #leave: (() => void) | null = null;
   #leads = false;
@@ -82,7 +83,8 @@ export class SharedStream {
   #hasAsked = false;
   #lookedAt = Number.NEGATIVE_INFINITY;
 
-  /** `session` names the sign-in: tabs of another one share nothing with this. Without `tabs` this tab is alone. */
+  /** `session` names the sign-in: tabs of another one share nothing with this. Without `tabs` this tab is alone. At most
+   *  `places` streams that are limited so are open at once, of whatever paths; 0 is no limit. */
   constructor(
     api: Pick<Api, "events">,
     readonly listener: Listener,
@@ -90,6 +92,7 @@ export class SharedStream {
     readonly session: () => string,
     readonly isHidden: () => boolean = () => false,
     readonly tabs: Tabs | null = browserTabs(),
+    readonly places = 0,
   ) {
     this.#connection = new Connection(
       { events: (lastId, signal) => api.events(lastId, signal, path) },
@@ -100,6 +103,7 @@ export class SharedStream {
         heard: () => this.#tellState(),
       },
       () => isHidden() && Date.now() - this.#lookedAt > LONGEST_PAUSE,
+      () => (this.#leads ? this.#turns : null),
     );
   }
 
@@ -116,6 +120,8 @@ export class SharedStream {
       return;
     }
     this.#name = `intercom 1 ${session}`;
+    const names = Array.from({ length: this.places }, (_, at) => `${this.#name} place ${at + 1}`);
+    this.#turns = names.length > 0 ? new Turns(this.tabs, names, this.isHidden) : null;
     this.#channel = this.tabs.channel(`${this.#name} ${this.path}`, (message) => this.#hear(message));
     this.#tell({ state: "connecting" });
     this.#heard = Date.now();
@@ -181,7 +187,11 @@ export class SharedStream {
     this.#passed = 0;
     this.#follows = null;
     this.#list = null;
-    // A stream that was opened to catch up is the leader's now.
+    // A stream that was opened to catch up is the leader's now, unless leaders take turns: it has no place.
+    if (this.#turns && this.#catching?.isOpen) {
+      this.#connection.stop();
+      this.listener.interrupted();
+    }
     this.#endCatchingUp();
     this.#connection.start();
     this.#tellState();
@@ -436,6 +446,10 @@ export function browserTabs(): Tabs | null {
         giveBack();
         leaving.abort();
       };
+    },
+    isWanted: async (names) => {
+      const { pending = [] } = await locks.query();
+      return pending.some((each) => each.name !== undefined && names.includes(each.name));
     },
   };
 }

@@ -107,8 +107,9 @@ export class FakeBrowser {
     readonly random: () => number = () => 0,
   ) {}
 
-  open(session = "alex"): FakeTab {
-    const tab = new FakeTab(this, session);
+  /** `places` limits the streams of tabs whose paths are not the usual one. */
+  open(session = "alex", path = "/events", places = 0): FakeTab {
+    const tab = new FakeTab(this, session, path, places);
     this.tabs.push(tab);
     tab.stream.start();
     return tab;
@@ -141,6 +142,10 @@ export class FakeBrowser {
     };
   }
 
+  isWanted(names: readonly string[]): boolean {
+    return names.some((name) => (this.#locks.get(name)?.queue.length ?? 0) > 0);
+  }
+
   post(from: FakeTab, name: string, message: TabMessage): void {
     if (from.isFrozen) return;
     for (const tab of this.tabs) if (tab !== from) tab.deliver(name, message);
@@ -170,6 +175,8 @@ export class FakeTab {
   constructor(
     readonly browser: FakeBrowser,
     session: string,
+    path: string,
+    places: number,
   ) {
     this.#delay = 1 + Math.floor(browser.random() * 40);
     const tabs: Tabs = {
@@ -181,6 +188,7 @@ export class FakeTab {
         };
       },
       lock: (name, steal, held, lost) => browser.lock(this, name, steal, held, lost),
+      isWanted: async (names) => browser.isWanted(names),
     };
     this.stream = new SharedStream(
       {
@@ -194,10 +202,11 @@ export class FakeTab {
         link: (link) => this.links.push(link),
         interrupted: () => (this.#listed = null),
       },
-      "/events",
+      path,
       () => session,
       () => this.isHidden,
       tabs,
+      places,
     );
   }
 

@@ -319,7 +319,11 @@ _ME: JsonObject = {
         "csrf": {"type": "string", "description": "What the header X-Intercom-CSRF has to show; not for a token."},
         "server": {
             "type": "object",
-            "properties": {"version": {"type": "string"}, "started_at": {"type": "string", "format": "date-time"}},
+            "properties": {
+                "version": {"type": "string"},
+                "started_at": {"type": "string", "format": "date-time"},
+                "rooms": {"type": "boolean", "description": "Whether there are rooms on this server."},
+            },
         },
         "signing": {
             "type": "object",

@@ -503,7 +503,11 @@ class WebSite:
             "name": session.name,
             "role": session.role.value,
             **csrf,
-            "server": {"version": __version__, "started_at": to_text(self.deps.started_at)},
+            "server": {
+                "version": __version__,
+                "started_at": to_text(self.deps.started_at),
+                "rooms": self.deps.service.rooms is not None,
+            },
             "signing": {"required": self.deps.service.signatures.required},
         }
 

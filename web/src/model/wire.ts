@@ -91,7 +91,7 @@ export interface Me {
   name: string;
   role: string;
   csrf: string;
-  server: { version: string; startedAt: string };
+  server: { version: string; startedAt: string; hasRooms: boolean };
   signingRequired: boolean;
 }
 
@@ -259,7 +259,11 @@ export function meOf(value: unknown): Me {
     name: visible(text(data, "name")),
     role: text(data, "role"),
     csrf: text(data, "csrf"),
-    server: { version: maybe(server, "version") ?? "", startedAt: maybe(server, "started_at") ?? "" },
+    server: {
+      version: maybe(server, "version") ?? "",
+      startedAt: maybe(server, "started_at") ?? "",
+      hasRooms: server["rooms"] !== false,
+    },
     signingRequired: signing["required"] === true,
   };
 }

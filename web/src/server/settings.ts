@@ -1,7 +1,18 @@
 /** What the settings ask the server for. */
 
 import { policiesOf } from "../model/permits";
-import { clientsOf, operatorKeysOf, proposedOf, roomsAddressOf, serverOf, slackOf } from "../model/settings";
+import {
+  clientsOf,
+  operatorKeysOf,
+  peopleOf,
+  proposedOf,
+  roomsAddressOf,
+  serverOf,
+  slackOf,
+  tokensOf,
+  type ProgramToken,
+  type SignedIn,
+} from "../model/settings";
 import { carryOut, useCommand } from "./agents";
 import { ApiError } from "./api";
 import { useFindings } from "./gateway";
@@ -15,8 +26,15 @@ export function useIsAdmin(): boolean {
   return useInbox().me?.role === "admin";
 }
 
+/** Whether this server has rooms, as far as it has said. */
+export function useHasRooms(): boolean {
+  return useInbox().me?.server.hasRooms !== false;
+}
+
+/** The address at which teams reach the rooms. It is asked for only where there are rooms. */
 export function useRoomsAddress() {
-  return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf, { every: 5_000 });
+  const isWanted = useHasRooms();
+  return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf, { every: 5_000, isWanted });
 }
 
 /** Change the address at which teams reach the rooms; an empty one takes the default again. Returns whether it was. */
@@ -29,9 +47,30 @@ export async function setRoomsAddress(url: string): Promise<boolean> {
  *  not done without a reason: another public address, also one that somebody else has set, is one. */
 export function useClients() {
   const address = useRoomsAddress();
-  const isWanted = !address.isPending || address.failureCount > 0;
+  const hasAddress = useHasRooms();
+  const isWanted = !hasAddress || !address.isPending || address.failureCount > 0;
   const key = ["settings", "clients", address.data?.url ?? null];
   return useCommand(key, "clients", {}, clientsOf, { every: false, staleTime: 300_000, isWanted });
+}
+
+/** Who may use the page, and who is signed in there. */
+export function usePeople() {
+  return useCommand(["settings", "people"], "people-list", {}, peopleOf, { every: 5_000 });
+}
+
+/** Sign somebody out in one browser. Returns whether that was done. */
+export async function signOutElsewhere({ id, name }: SignedIn): Promise<boolean> {
+  return (await carryOut("people-sign-out", { id }, `${name} is signed out there`)) !== undefined;
+}
+
+/** The programs that use the API, which only admins see. */
+export function useTokens() {
+  return useCommand(["settings", "tokens"], "token-list", {}, tokensOf, { isWanted: useIsAdmin() });
+}
+
+/** Revoke a program's token. Returns whether that was done. */
+export async function revokeToken({ id, name }: ProgramToken): Promise<boolean> {
+  return (await carryOut("token-revoke", { name: id }, `the token ${name} counts no more`)) !== undefined;
 }
 
 export function useServer() {

@@ -4,8 +4,9 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { open, startBrowser, tooSmall, type Watched } from "../support/browser";
 import {
+  browserEntry,
   clientEntry,
   fillSettings,
   KEY,
@@ -124,13 +125,35 @@ test("a refused address stays in the field, and why is said", async () => {
 });
 
 test("a server without rooms, and one without clients, say so", async () => {
-  server.answers.delete("rooms-url-show");
+  // As after a restart with other settings, while the page stays open.
+  server.answers.set("rooms-url-show", () => ({ status: 404, code: "no_rooms", message: "this server has no rooms" }));
   const message = "this server serves only rooms";
   server.answers.set("clients", () => ({ status: 409, code: "invalid_state", message }));
   await visit({ path: "/settings/address" });
   await page.getByText("No address is needed here").waitFor();
   await page.getByRole("link", { name: "Clients" }).click();
   await page.getByText(/serves only rooms/).waitFor();
+});
+
+test("nothing is asked for that a server without rooms does not have", async () => {
+  server.answers.delete("rooms-url-show");
+  await visit();
+  const failed: string[] = [];
+  page.on("response", (answer) => answer.status() >= 400 && failed.push(`${answer.status()} ${answer.url()}`));
+  page.on("console", (message) => message.type() === "error" && failed.push(message.text()));
+  for (const place of ["", "/address", "/people", "/clients", "/notifications", "/permits"]) {
+    server.answers.set("push-list", () => ({ subscriptions: [] }));
+    await page.goto(`${server.origin}/settings${place}`);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
+  }
+  await page.getByRole("link", { name: "Public address" }).click();
+  await page.getByRole("link", { name: "How to switch them on" }).click();
+  await page.getByText("Rooms are switched off on this server").waitFor();
+  await page.goto(`${server.origin}/rooms/4f0c6f0e-0000-4000-8000-000000000001#message-3`);
+  await page.getByText("Rooms are switched off on this server").waitFor();
+  await page.waitForTimeout(300);
+  expect(failed).toEqual([]);
 });
 
 test.each(["viewer", "operator"])("a person of the role %s sees everything, and changes no setting", async (role) => {
@@ -141,6 +164,10 @@ test.each(["viewer", "operator"])("a person of the role %s sees everything, and 
   expect(await page.getByRole("textbox").count()).toBe(0);
   await page.getByRole("link", { name: "This server" }).click();
   await page.getByText("Nothing here needs you.").waitFor();
+  await page.getByRole("link", { name: "People" }).click();
+  await page.getByRole("list", { name: "Browsers that are signed in" }).waitFor();
+  expect(await page.locator("main").getByRole("button").count()).toBe(0);
+  await page.getByText("Programs with a token").waitFor({ state: "detached" });
 });
 
 test("an entry is copied as it is, for stdio and for HTTP", async () => {
@@ -219,8 +246,47 @@ test("the server says what needs a person, and what it runs with", async () => {
   await page.getByText("agent-intercom-ctl key add 91c2-d07b-e845-6f3a").waitFor();
 });
 
+test("people and roles are listed, and an admin signs another browser out, once, after a question", async () => {
+  const TOKEN = { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-01" };
+  const others = [browserEntry("b2".repeat(16), "Kim", "viewer")];
+  const people = { public_url: "https://page.example.org", members: [{ name: "zoe@example.org", role: "operator" }] };
+  state.tokens = [TOKEN];
+  state.slack = slackEntry("up");
+  await visit();
+  // What the page's own browser is called, which it finds in the list by itself.
+  const own = await page.evaluate(async () => {
+    const { csrf } = (await (await fetch("/api/operator/me")).json()) as { csrf: string };
+    const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(csrf));
+    return Array.from(new Uint8Array(bytes).slice(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  });
+  server.answers.set("people-list", () => ({ ...people, signed_in: [browserEntry(own, "alex", "admin"), ...others] }));
+  server.answers.set("people-sign-out", ({ id }) => ({
+    ...others.pop(),
+    browser_id: String(id),
+    status: "signed out",
+  }));
+  server.answers.set("token-revoke", () => ({ ...state.tokens.pop(), status: "revoked" }));
+  await page.goto(`${server.origin}/settings/people`);
+  const browsers = page.getByRole("list", { name: "Browsers that are signed in" });
+  await browsers.getByRole("listitem").filter({ hasText: "alex" }).getByText("this browser").waitFor();
+  expect(await browsers.getByRole("button").count()).toBe(1);
+  await page.getByRole("list", { name: "Members" }).getByText("zoe@example.org").waitFor();
+  await page.getByRole("list", { name: "People in Slack" }).getByText("U045EF6GH").waitFor();
+  await browsers.getByRole("button", { name: "Sign out: Kim" }).click();
+  expect(server.sent).toEqual([]);
+  await agree("Sign out");
+  await browsers.getByText("Kim").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Revoke: nightly" }).click();
+  await agree("Revoke");
+  await page.getByText("A new one is made in a terminal").getByText("None.").waitFor();
+  expect(commands()).toEqual([
+    ["people-sign-out", { id: "b2".repeat(16) }],
+    ["token-revoke", { name: "nightly" }],
+  ]);
+});
+
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const PLACES = ["/settings", "/settings/address", "/settings/clients", "/settings/permits"];
+const PLACES = ["/settings", "/settings/address", "/settings/people", "/settings/clients", "/settings/permits"];
 
 async function faultsOf(): Promise<string[]> {
   await page.evaluate(axe);
@@ -255,6 +321,7 @@ test.each(["light", "dark"] as const)(
       await page.setViewportSize({ width: 360, height: 640 });
       await page.waitForTimeout(100);
       expect(await page.evaluate(() => document.documentElement.scrollWidth), place).toBe(360);
+      expect(await tooSmall(page), `${place} with a thumb`).toEqual([]);
       expect(await faultsOf(), `${place} at 360`).toEqual([]);
       await page.setViewportSize({ width: 1280, height: 800 });
     }
@@ -266,7 +333,7 @@ test("text of others runs nowhere, and hides nothing", async () => {
   const attack = '"><img src=x onerror=window.hit=1><script>window.hit=1</script>\u202e\u0000';
   state.url = `https://x.example.org/${attack}`;
   state.status = statusEntry({ configuration: attack, database: attack, rooms_database: attack });
-  state.slack = slackEntry(attack, { last_error: attack });
+  state.slack = { ...slackEntry(attack, { last_error: attack }), people: [attack] };
   state.keys = {
     required: true,
     keys: [{ ...KEY, name: attack, counts: false, why: attack }],
@@ -274,6 +341,12 @@ test("text of others runs nowhere, and hides nothing", async () => {
   };
   state.proposed = [{ key_id: attack, name: attack }];
   state.policies = [{ workspace_root: attack, status: attack, source: attack, grants: attack, fault: attack }];
+  state.people = {
+    public_url: attack,
+    members: [{ name: attack, role: attack }],
+    signed_in: [browserEntry(attack, attack, attack)],
+  };
+  state.tokens = [{ name: attack, role: attack, created_by: attack, created_at: attack, expires_at: attack }];
   server.answers.set("clients", () => ({
     clients: [clientEntry(attack, attack, { title: attack, file: attack, stdio: attack, stdio_note: attack })],
     ...{ url: attack, remark: attack },

@@ -49,6 +49,36 @@ export async function open(
   return { page, faults, close: () => context.close() };
 }
 
+/** Return what is on the screen and smaller than a thumb's tip: within 17 pixels of its middle something else takes the
+ *  touch. Links in a text are as high as its lines. */
+export async function tooSmall(page: Page): Promise<string[]> {
+  return await page.evaluate(() => {
+    const reach = 17;
+    return [
+      ...document.querySelectorAll<HTMLElement>("button, a, summary, [role=tab], [role=menuitem], input, textarea"),
+    ]
+      .filter((each) => !each.closest("[data-testid=document] a, article a, p a, dd a"))
+      .filter((each) => {
+        // A label takes the touch for what it names.
+        const target = each.closest("label") ?? each;
+        const { left, right, top, bottom, width } = target.getBoundingClientRect();
+        const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+        const takes = (at: number, to: number) => {
+          const found = document.elementFromPoint(at, to);
+          return found !== null && target.contains(found);
+        };
+        // What is not there, or is below something else, or half scrolled away, is looked at elsewhere.
+        if (width === 0 || !takes(x, y) || top < reach || bottom > innerHeight - reach) return false;
+        let around = each.parentElement;
+        while (around && !/auto|scroll/.test(getComputedStyle(around).overflowY)) around = around.parentElement;
+        const box = around?.getBoundingClientRect();
+        if (box && (top < box.top || bottom > box.bottom)) return false;
+        return !takes(x, y - reach) || !takes(x, y + reach) || !takes(x - reach, y) || !takes(x + reach, y);
+      })
+      .map((each) => `${each.tagName} ${each.getAttribute("aria-label") ?? each.textContent}`);
+  });
+}
+
 /** Returns the milliseconds of the processor that the page's main thread takes while `work` goes on: a busy machine
  *  changes little of it. */
 export async function effort(page: Page, work: () => Promise<void>): Promise<number> {

@@ -225,7 +225,8 @@ export class Standin {
   }
 
   #me(csrf: string): JsonObject {
-    const server = { version: "0.9.0", started_at: new Date().toISOString() };
+    const hasRooms = this.rooms !== null || this.answers.has("rooms-url-show");
+    const server = { version: "0.9.0", started_at: new Date().toISOString(), rooms: hasRooms };
     return { name: "alex", role: this.role, csrf, server, signing: { required: this.isSigned } };
   }
 

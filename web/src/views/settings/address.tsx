@@ -10,7 +10,7 @@ import { whatToKnow, whyNoAddress, type Address } from "@/model/settings";
 import { oneLine } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
 import { hasNoRooms } from "@/server/rooms";
-import { setRoomsAddress, useIsAdmin, useRoomsAddress } from "@/server/settings";
+import { setRoomsAddress, useHasRooms, useIsAdmin, useRoomsAddress } from "@/server/settings";
 import { Command, Failed, Link, Question } from "../agents/marks";
 import { CopyButton } from "../copy-button";
 import { Empty, Remark } from "../marks";
@@ -18,15 +18,22 @@ import { Fact, FactList, Heading, Path } from "./marks";
 
 export default function AddressSettings() {
   const found = useRoomsAddress();
+  const hasRooms = useHasRooms();
   return (
     <>
       <Heading title="Public address">
         What teams of agents, also those on other machines, are told to call. It counts in the agents’ instructions, in
         the entries of clients, and for the server’s own checks, from the moment that it is saved.
       </Heading>
-      {hasNoRooms(found.error) ? (
+      {!hasRooms || hasNoRooms(found.error) ? (
         <Empty icon={<GlobeIcon aria-hidden />} title="No address is needed here">
-          {oneLine(sentence(found.error))}
+          {hasRooms ? (
+            oneLine(sentence(found.error))
+          ) : (
+            <>
+              This server has no rooms. <Link to="/rooms">How to switch them on</Link>
+            </>
+          )}
         </Empty>
       ) : (
         <>

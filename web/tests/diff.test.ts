@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { diffOf, fitComments, linesShown, rowsOf, spans } from "../src/model/diff";
-import { highlight, languageOf } from "../src/model/highlight";
+import { highlight, languageOf, languageNamed } from "../src/model/highlight";
 import { cardOf } from "../src/model/wire";
 import { cardEntry, fileEntry, proposal, pythonDiff } from "./support/cards";
 import { effort } from "./support/effort";
@@ -119,6 +119,20 @@ describe("colours", () => {
 
   test("of a long line there are none", () => {
     expect(highlight("python", ["x".repeat(501)])).toBeNull();
+  });
+
+  test("of code in a text are of the language that its word names", () => {
+    expect(["python", "PY", "js", "c++", "shell", "TypeScript", "rs"].map(languageNamed)).toEqual([
+      "python",
+      "python",
+      "javascript",
+      "cpp",
+      "bash",
+      "typescript",
+      "rust",
+    ]);
+    for (const other of ["", "constructor", "__proto__", "toString", "brainfuck"])
+      expect(languageNamed(other)).toBeNull();
   });
 
   test("are of known languages only", () => {

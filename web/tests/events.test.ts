@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Board } from "../src/model/board";
 import { EventParser, EventReducer, type ServerEvent } from "../src/model/events";
-import { age, duration } from "../src/model/time";
+import { age, duration, shortMoment } from "../src/model/time";
 import { cardOf, WireError, type JsonObject } from "../src/model/wire";
 import { ApiError } from "../src/server/api";
 import { Connection, pauseBefore, type Link } from "../src/server/connection";
@@ -231,6 +231,15 @@ describe("the connection", () => {
     expect(pauseBefore(3, 1)).toBe(3_200);
     expect(pauseBefore(50, 1)).toBe(15_000);
   });
+});
+
+test("moments are as short as they can be told apart", () => {
+  const now = new Date(2026, 10, 26, 14, 5, 0).getTime();
+  const at = (...when: [number, number, number, number]) => new Date(2026, ...when, 9).toISOString();
+  expect(shortMoment(at(10, 26, 9, 7), now)).toBe("09:07");
+  expect(shortMoment(at(10, 25, 9, 7), now)).toBe("11-25 09:07");
+  expect(shortMoment(new Date(2025, 10, 26, 14, 5).toISOString(), now)).toBe("11-26 14:05");
+  expect(shortMoment("never", now)).toBe("");
 });
 
 test("ages are in their largest units", () => {

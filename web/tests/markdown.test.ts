@@ -39,6 +39,20 @@ describe("markdown", () => {
     ]);
   });
 
+  test("has lists of what is to do", () => {
+    const marks = (text: string) =>
+      all(readMarkdown(text)).flatMap((node) => (node.kind === "check" ? [node.isDone] : []));
+    expect(marks("- [ ] one\n- [x] **two**\n- [X] three\n- [y] no\n- no [x]\n- [x]")).toEqual([
+      false,
+      true,
+      true,
+      true,
+    ]);
+    expect(marks("1. [ ] one\n\n2. [x] two\n   - [ ] within")).toEqual([false, true, false]);
+    expect(marks("[x] no item\n\n> [ ] neither\n\n- [x](https://a.example)\n- \\`[x]\\` x\n- `[x]` x")).toEqual([]);
+    expect(plainText(readMarkdown("- [x] two\n- [ ] one"))).toBe("[x] two[ ] one");
+  });
+
   test("has tables, and keeps line breaks", () => {
     const tags = all(readMarkdown("| a | b |\n|---|---|\n| 1 | 2 |")).map((node) =>
       "tag" in node ? node.tag : node.kind,

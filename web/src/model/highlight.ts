@@ -104,6 +104,16 @@ export function languageOf(path: string): string | null {
   return LANGUAGES[/\.([^./]+)$/.exec(path)?.[1]?.toLowerCase() ?? ""] ?? null;
 }
 
+/** What people call languages besides their names and the ends of files. */
+const ALIASES = table<string>({ shell: "bash", zsh: "bash", console: "bash", "c++": "cpp", golang: "go" });
+const NAMES: ReadonlySet<string> = new Set(Object.values(LANGUAGES));
+
+/** Return the language that this word names; null if it is none of those that are coloured. */
+export function languageNamed(word: string): string | null {
+  const name = word.toLowerCase();
+  return NAMES.has(name) ? name : (LANGUAGES[name] ?? ALIASES[name] ?? null);
+}
+
 /** Return the pieces of each line, in its own order and together its whole text; null if it stays plain. */
 export function highlight(language: string, lines: readonly string[]): Piece[][] | null {
   if (lines.some((line) => line.length > LONGEST_LINE)) return null;

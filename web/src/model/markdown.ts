@@ -31,6 +31,8 @@ export type Node =
   | { kind: "break" }
   | { kind: "rule" }
   | { kind: "code"; text: string }
+  /** What an item of a list of things to do begins with. */
+  | { kind: "check"; isDone: boolean }
   | { kind: "fence"; text: string; language: string }
   | { kind: "element"; tag: Tag; start: number | null; children: Node[] }
   /** `to` is where it leads, as it is written; `isPicture` for a picture, which is not loaded. */
@@ -130,13 +132,29 @@ function build(tokens: readonly Token[]): Node[] {
           add(node);
           stack.push(node.children);
         } else if (token.nesting === -1) {
-          if (stack.length > 1) stack.pop();
+          const closed = stack.length > 1 ? stack.pop() : undefined;
+          if (closed && token.type === "list_item_close") markTask(closed);
         } else if (token.content) {
           add(text(token.content));
         }
     }
   }
   return root;
+}
+
+/** Replace `[ ]` or `[x]` at the beginning of an item of a list by what it means. */
+function markTask(item: Node[]): void {
+  const first = item[0];
+  const begin = first?.kind === "element" && first.tag === "p" ? first.children : item;
+  const said = begin[0];
+  const mark = said?.kind === "text" ? /^\[([ xX])\](?: |$)/.exec(said.text) : null;
+  if (!mark || said?.kind !== "text") return;
+  begin.splice(
+    0,
+    1,
+    { kind: "check", isDone: mark[1] !== " " },
+    { kind: "text", text: said.text.slice(mark[0].length) },
+  );
 }
 
 /** Return what a node says, without its form. */
@@ -148,6 +166,8 @@ export function plainText(nodes: readonly Node[]): string {
         case "code":
         case "fence":
           return node.text;
+        case "check":
+          return node.isDone ? "[x] " : "[ ] ";
         case "element":
         case "link":
           return plainText(node.children);

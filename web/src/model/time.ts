@@ -29,6 +29,14 @@ export function age(since: string, now: number): string {
     .join(" ");
 }
 
+/** Return an instant as short as it can be told apart today: `02:13`, or `11-26 02:13` on another day. */
+export function shortMoment(text: string, now: number): string {
+  const [whole, today] = [moment(text), moment(new Date(now).toISOString())];
+  const [day = "", time = ""] = whole.split(" ");
+  const isToday = day === today.split(" ")[0] && Math.abs(now - Date.parse(text)) < 86_400_000;
+  return whole && `${isToday ? "" : `${day} `}${time.slice(0, 5)}`;
+}
+
 /** Return an instant in the reader's zone: `11-26 02:13:55`. */
 export function moment(text: string): string {
   const at = new Date(text);

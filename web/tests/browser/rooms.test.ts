@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { open, startBrowser, tooSmall, type Watched } from "../support/browser";
 import { chat, StandinRooms, teamEntry } from "../support/standin-rooms";
 import { Standin } from "../support/standin";
 
@@ -73,7 +73,9 @@ describe("the index", () => {
     await page.getByRole("link", { name: /closed Name the release/ }).waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type("heron");
-    await page.getByRole("list", { name: "Places" }).getByText("How about Heron?").click();
+    const found = page.getByRole("list", { name: "Places" }).getByRole("link").filter({ hasText: "How about Heron?" });
+    await found.locator("mark").getByText("Heron", { exact: true }).waitFor();
+    await found.click();
     await page.getByRole("heading", { level: 1, name: "Name the release" }).waitFor();
     expect(page.url()).toContain(`/rooms/${OTHER}#message-1`);
     await article(1).getByText("How about Heron?").waitFor();
@@ -121,9 +123,12 @@ describe("a room", () => {
     rooms.set(ID, { title: "Port the lexer" });
     await page.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
     expect(await page.getByTestId("title").evaluate((title) => title.getAnimations().length)).toBe(1);
-    rooms.write(ID, "Kim", "# Goals\n\n- split it\n");
+    rooms.write(ID, "Kim", "# Goals\n\n- [x] split it\n- [ ] test it\n\n```python\ndef split(): ...\n```\n");
     await page.getByTestId("document").getByRole("heading", { name: "Goals" }).waitFor();
     await page.getByText(/^version 1, by Kim/).waitFor();
+    await page.getByTestId("document").getByRole("img", { name: "done:" }).waitFor();
+    await page.getByTestId("document").locator("pre .hljs-keyword", { hasText: "def" }).waitFor();
+    expect(await page.getByTestId("document").locator("pre").innerText()).toBe("def split(): ...");
 
     rooms.drop();
     for (let at = 0; at < 20; at += 1) rooms.say(ID, (number) => chat(number, "Kim", `late ${number}`));
@@ -174,6 +179,10 @@ describe("a room", () => {
     await dialog.getByRole("button", { name: "Conclude" }).click();
     await page.getByText("This room is closed.", { exact: false }).waitFor();
     await page.getByTestId("document").getByRole("heading", { name: "Conclusion" }).waitFor();
+    await act("Conclude again…");
+    await dialog.getByRole("textbox").fill("We ship as **Egret**.");
+    await dialog.getByRole("button", { name: "Conclude again" }).click();
+    await page.getByTestId("document").getByText("Egret").waitFor();
     await act("Open again…");
     await page.getByRole("dialog").getByRole("button", { name: "Open again" }).click();
     await page.getByLabel("A message to all teams").waitFor();
@@ -183,6 +192,7 @@ describe("a room", () => {
       { command: "rooms-pause", id: ID, reason: "lunch" },
       { command: "rooms-resume", id: ID },
       { command: "rooms-conclude", id: ID, text: "We ship as **Heron**." },
+      { command: "rooms-conclude", id: ID, text: "We ship as **Egret**." },
       { command: "rooms-reopen", id: ID },
     ]);
   });
@@ -278,6 +288,73 @@ describe("a hundred thousand messages", () => {
     await article(MANY + 1).waitFor();
   }, 60_000);
 
+  test("stay in their places where somebody drags the scroll bar, or is faster than they are read", async () => {
+    hugeRoom();
+    await visit(`/rooms/${ID}`);
+    await article(MANY).waitFor();
+    await page.route("**/rooms-tail", async (route) => {
+      await new Promise((done) => setTimeout(done, 250));
+      await route.continue();
+    });
+    const box = page.getByRole("region", { name: "Messages" });
+    /** The rows on the screen: number, top and bottom below the box's top, and whether it was read. */
+    const rows = () =>
+      box.evaluate((scroller) => {
+        const { top, height } = scroller.getBoundingClientRect();
+        return [...scroller.querySelectorAll("[role=listitem]")]
+          .map((row) => {
+            const place = row.getBoundingClientRect();
+            const number = Number(row.getAttribute("aria-posinset"));
+            const isRead = row.querySelector("article") !== null;
+            return { number, from: place.top - top, to: place.bottom - top, isRead };
+          })
+          .filter((row) => row.to > 0 && row.from < height)
+          .sort((one, other) => one.number - other.number);
+      });
+    const read = () =>
+      expect.poll(async () => (await rows()).every((row) => row.isRead), { timeout: 10_000 }).toBe(true);
+    for (const part of [0.4, 0.9, 0.05]) {
+      await box.evaluate((scroller, part) => (scroller.scrollTop = scroller.scrollHeight * part), part);
+      await page.waitForTimeout(100);
+      const [before] = await rows();
+      await read();
+      await page.waitForTimeout(200);
+      const [after] = await rows();
+      // The row at the top stays there: what is above it grows upwards.
+      expect(Math.abs((after?.number ?? 0) - (before?.number ?? 0)), `at ${part}`).toBeLessThanOrEqual(1);
+    }
+
+    // Far faster than anybody reads, and than the server answers: each moment shows rows without a gap, in order.
+    await box.hover();
+    for (let at = 0; at < 25; at += 1) {
+      await page.mouse.wheel(0, -3_000);
+      await page.waitForTimeout(40);
+      const shown = await rows();
+      expect(shown.length).toBeGreaterThan(0);
+      for (const [at, row] of shown.entries()) {
+        const next = shown[at + 1];
+        if (!next) continue;
+        expect(next.number).toBe(row.number + 1);
+        expect(Math.abs(next.from - row.to)).toBeLessThan(2);
+      }
+    }
+    await read();
+    await page.waitForTimeout(300);
+    // And from there on as if it had been read all along.
+    const tops = async () => new Map((await rows()).map((row) => [row.number, row.from]));
+    for (let at = 0; at < 8; at += 1) {
+      const before = await tops();
+      await page.mouse.wheel(0, -150);
+      await page.waitForTimeout(150);
+      const after = await tops();
+      const moved = [...before].flatMap(([number, from]) =>
+        after.has(number) ? [(after.get(number) ?? 0) - from] : [],
+      );
+      expect(moved.length).toBeGreaterThan(0);
+      for (const each of moved) expect(Math.abs(each - 150)).toBeLessThan(3);
+    }
+  }, 90_000);
+
   test("have an address each", async () => {
     hugeRoom();
     await visit(`/rooms/${ID}#message-50000`);
@@ -288,6 +365,146 @@ describe("a hundred thousand messages", () => {
     await page.evaluate(() => (location.hash = "message-3"));
     await article(3).getByText("number 3").waitFor();
     await article(1).waitFor();
+  });
+});
+
+describe("more rooms than a browser has connections for", () => {
+  test("are all live, and what a person does gets through", async () => {
+    const ids = Array.from({ length: 7 }, (_, at) => `4f0c6f0e-0000-4000-8000-00000000000${at + 1}`);
+    for (const [at, id] of ids.entries()) rooms.add(id, `Room ${at + 1}`, said(3));
+    await visit(`/rooms/${ids[0]}`);
+    const pages = [page];
+    for (const id of ids.slice(1)) {
+      const other = await page.context().newPage();
+      other.on("pageerror", (error) => watched?.faults.push(error.message));
+      await other.goto(`${server.origin}/rooms/${id}`);
+      pages.push(other);
+    }
+    for (const each of pages) await each.locator("#message-3").waitFor();
+    for (const round of [4, 5, 6]) {
+      for (const id of ids) rooms.say(id, (number) => chat(number, "Kim", `round ${round}`));
+      for (const each of pages)
+        await each.locator(`#message-${round}`).getByText(`round ${round}`).waitFor({ timeout: 15_000 });
+    }
+    expect(server.mostStreams).toBeLessThanOrEqual(4);
+    await page.getByLabel("A message to all teams").fill("it gets through");
+    await page.keyboard.press("Control+Enter");
+    await article(7).getByText("it gets through").waitFor({ timeout: 15_000 });
+    for (const each of pages) {
+      expect(await each.getByText("not live just now").count()).toBe(0);
+      await each.getByText("Connected", { exact: true }).waitFor();
+    }
+  }, 90_000);
+});
+
+describe("with a thumb at 360 pixels", () => {
+  test("a room is found, read, written into and paused, and everything is large enough", async () => {
+    const long = "Goals of this room, which are many. ".repeat(8);
+    rooms.add(ID, "Port the parser", said(5), {
+      versions: [
+        { author: "Kim", isPerson: false, content: "# Goals\n" },
+        { author: "Kim", isPerson: false, content: "# Goals\n\n- one\n" },
+      ],
+      pinned: [2],
+      teams: Array.from({ length: 10 }, (_, at) => teamEntry(`Team ${at}`)),
+    }).entry["description"] = long;
+    await visit("/rooms", { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
+    const check = async (where: string) => {
+      await page.waitForTimeout(100);
+      expect(await tooSmall(page), where).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth), where).toBe(360);
+    };
+    await page.getByRole("link", { name: /Port the parser/ }).waitFor();
+    await check("the index");
+    await page.getByRole("link", { name: /Port the parser/ }).tap();
+    await article(5).waitFor();
+    await check("the room");
+    await page.getByRole("button", { name: "Pin message 5", exact: true }).tap();
+    await page.getByText("2 pinned messages").waitFor();
+    await page.getByLabel("A message to all teams").tap();
+    await page.getByLabel("A message to all teams").fill("by thumb");
+    await page.getByRole("button", { name: "Post" }).tap();
+    await page.getByTestId("feed").getByText("by thumb").waitFor();
+    await page.getByRole("tab", { name: "Document" }).tap();
+    await page.getByTestId("document").getByText("Goals").waitFor();
+    await check("the document");
+    await page.getByRole("button", { name: "Versions" }).tap();
+    await page.getByRole("button", { name: /^Version 1/ }).tap();
+    await page.getByTestId("diff").getByText("# Goals").waitFor();
+    await check("the versions");
+    await page.getByRole("button", { name: "What to do in this room" }).tap();
+    await page.getByRole("menuitem", { name: "Pause…" }).waitFor();
+    await check("the menu");
+    await page.getByRole("menuitem", { name: "Pause…" }).tap();
+    await page.getByRole("dialog").waitFor();
+    await page.waitForTimeout(300);
+    await check("the question");
+    await page.getByRole("dialog").getByRole("button", { name: "Pause" }).tap();
+    await page.getByText("Paused by alex").waitFor();
+    await page.getByRole("link", { name: "All rooms" }).tap();
+    await page.getByRole("link", { name: /paused Port the parser/ }).waitFor();
+  });
+});
+
+describe("a screen reader and the keyboard", () => {
+  test("hear of messages together, of a new title, and do everything", async () => {
+    rooms.add(ID, "Port the parser", said(2), {
+      versions: [{ author: "Kim", isPerson: false, content: "# Goals\n" }],
+    });
+    await visit("/rooms");
+    const tabTo = async (name: RegExp) => {
+      for (let at = 0; at < 60; at += 1) {
+        await page.keyboard.press("Tab");
+        const focused = await page.evaluate(() => {
+          const at = document.activeElement;
+          return at?.getAttribute("aria-label") ?? at?.textContent ?? "";
+        });
+        if (name.test(focused)) return;
+      }
+      throw new Error(`the keyboard does not reach ${name}`);
+    };
+    await page.getByRole("link", { name: /Port the parser/ }).waitFor();
+    await tabTo(/Port the parser/);
+    await page.keyboard.press("Enter");
+    await article(2).waitFor();
+    // What is said comes together, every few seconds.
+    const hears = (text: string) =>
+      expect
+        .poll(async () => (await page.locator("[aria-live=polite]").allInnerTexts()).join(" "), { timeout: 10_000 })
+        .toContain(text);
+    for (let at = 0; at < 4; at += 1) rooms.say(ID, (number) => chat(number, at % 2 ? "Kim" : "Sam", "more"));
+    await hears("4 new messages from Sam, Kim");
+    rooms.set(ID, { title: "Port the lexer" });
+    await hears("now called Port the lexer");
+    // The feed is a list that says how long it is.
+    const last = page.getByTestId("feed").getByRole("listitem").last();
+    expect(await last.getAttribute("aria-setsize")).toBe("6");
+    expect(await last.getAttribute("aria-posinset")).toBe("6");
+
+    await tabTo(/^Pin message 6$/);
+    await page.keyboard.press("Enter");
+    await page.getByText("1 pinned message").waitFor();
+    await tabTo(/A message to all teams/);
+    await page.keyboard.type("by keys");
+    await page.keyboard.press("Control+Enter");
+    await page.getByTestId("feed").getByText("by keys").waitFor();
+    await tabTo(/Versions/);
+    await page.keyboard.press("Enter");
+    await tabTo(/^Version 1/);
+    await page.keyboard.press("Enter");
+    await page.getByTestId("diff").getByText("# Goals").waitFor();
+    await tabTo(/What to do in this room/);
+    await page.keyboard.press("Enter");
+    await page.getByRole("menuitem", { name: "Pause…" }).waitFor();
+    await page.locator("[role=menuitem]:focus").waitFor();
+    await page.keyboard.type("pau");
+    await page.locator("[role=menuitem]:focus", { hasText: "Pause" }).waitFor();
+    await page.keyboard.press("Enter");
+    // The question takes the keys over from the menu that closes.
+    await page.getByRole("dialog").locator("textarea:focus").waitFor();
+    await page.keyboard.type("lunch");
+    await page.keyboard.press("Control+Enter");
+    await page.getByText("Paused by alex, so the teams cannot post: lunch").waitFor();
   });
 });
 

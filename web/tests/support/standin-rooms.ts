@@ -287,12 +287,21 @@ export class StandinRooms {
 function diffOf(before: string, after: string, version: number): string {
   const [old, fresh] = [before, after].map((text) => text.split("\n").slice(0, -1)) as [string[], string[]];
   const range = (lines: string[]) => `${lines.length === 0 ? 0 : 1},${lines.length}`;
+  // What is the same at both ends is context.
+  const isSame = (one: number, other: number) => old.at(one) !== undefined && old.at(one) === fresh.at(other);
+  const most = Math.min(old.length, fresh.length);
+  let begin = 0;
+  while (begin < most && isSame(begin, begin)) begin += 1;
+  let end = 0;
+  while (end < most - begin && isSame(-1 - end, -1 - end)) end += 1;
   const lines = [
     `--- version ${version - 1}`,
     `+++ version ${version}`,
     `@@ -${range(old)} +${range(fresh)} @@`,
-    ...old.map((line) => `-${line}`),
-    ...fresh.map((line) => `+${line}`),
+    ...old.slice(0, begin).map((line) => ` ${line}`),
+    ...old.slice(begin, old.length - end).map((line) => `-${line}`),
+    ...fresh.slice(begin, fresh.length - end).map((line) => `+${line}`),
+    ...old.slice(old.length - end).map((line) => ` ${line}`),
   ];
   return `${lines.join("\n")}\n`;
 }

@@ -76,6 +76,7 @@ export function DocumentView({ room, version, isHistory }: Props) {
           <Button
             variant={isHistory ? "secondary" : "ghost"}
             size="sm"
+            className="max-md:h-11"
             aria-pressed={isHistory}
             onClick={() => navigate(`/rooms/${room.id}${isHistory ? "#document" : "#versions"}`)}
           >
@@ -84,7 +85,7 @@ export function DocumentView({ room, version, isHistory }: Props) {
         )}
         <DropdownMenu modal={false}>
           <DropdownMenuTrigger asChild>
-            <Button variant="ghost" size="sm">
+            <Button variant="ghost" size="sm" className="max-md:h-11 max-md:min-w-11">
               <DownloadIcon aria-hidden /> <span className="max-lg:sr-only">Download</span>
             </Button>
           </DropdownMenuTrigger>
@@ -159,8 +160,12 @@ function History({ room, version }: { room: Room; version: number }) {
           value={what}
           onValueChange={(value) => value && setWhat(value as typeof what)}
         >
-          <ToggleGroupItem value="changes">Changes</ToggleGroupItem>
-          <ToggleGroupItem value="text">Text</ToggleGroupItem>
+          <ToggleGroupItem value="changes" className="max-md:h-10 max-md:px-3">
+            Changes
+          </ToggleGroupItem>
+          <ToggleGroupItem value="text" className="max-md:h-10 max-md:px-3">
+            Text
+          </ToggleGroupItem>
         </ToggleGroup>
         {fitsSplit && what === "changes" && (
           <ToggleGroup
@@ -213,7 +218,7 @@ function VersionRow({ room, each, isShown }: { room: Room; each: DocumentVersion
       type="button"
       aria-current={isShown}
       className={cn(
-        "flex w-full items-center gap-2 px-4 py-1.5 text-left text-[0.8125rem] outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
+        "flex w-full items-center gap-2 px-4 py-1.5 max-md:min-h-11 text-left text-[0.8125rem] outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
         isShown && "bg-selected",
       )}
       onClick={() => navigate(`/rooms/${room.id}#version-${each.version}`)}

@@ -10,7 +10,7 @@ import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
 import { cn } from "@/lib/utils";
 import { changesOf, eventLine, goesOn, type Message } from "@/model/rooms";
-import { moment } from "@/model/time";
+import { moment, shortMoment } from "@/model/time";
 import { count } from "@/model/visible";
 import { inbox } from "@/server/inbox";
 import type { OpenRoom } from "@/server/rooms";
@@ -162,13 +162,17 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
         )}
       </div>
       {behind !== null && behind > 0 && (
-        <Button size="sm" className="absolute bottom-3 left-1/2 -translate-x-1/2 shadow-lg" onClick={toEnd}>
+        <Button size="touch" className="absolute bottom-3 left-1/2 -translate-x-1/2 shadow-lg" onClick={toEnd}>
           <ArrowDownIcon aria-hidden /> {count(behind, "new message")}
         </Button>
       )}
     </div>
   );
 }
+
+/** What is done with a message: small, so that it covers no text, and taller for a thumb than it looks. */
+const TOOL =
+  "size-7 text-muted-foreground max-md:relative max-md:w-10 max-md:after:absolute max-md:after:inset-x-0 max-md:after:-inset-y-2";
 
 interface RowProps {
   message: Message;
@@ -196,7 +200,7 @@ const MessageRow = memo(function MessageRow(props: RowProps) {
         <Button
           variant="ghost"
           size="icon"
-          className="size-7 text-muted-foreground"
+          className={TOOL}
           aria-label={`Copy the address of message ${message.number}`}
           title="Copy its address"
           onClick={() => props.onLink(message.number)}
@@ -207,7 +211,7 @@ const MessageRow = memo(function MessageRow(props: RowProps) {
           <Button
             variant="ghost"
             size="icon"
-            className="size-7 text-muted-foreground"
+            className={TOOL}
             aria-label={`${props.isPinned ? "Take the pin away from" : "Pin"} message ${message.number}`}
             title={props.isPinned ? "Take the pin away" : "Pin"}
             onClick={() => props.onPin?.(message.number, props.isPinned)}
@@ -220,6 +224,15 @@ const MessageRow = memo(function MessageRow(props: RowProps) {
   );
 });
 
+/** When something was said: short, and whole where somebody points at it. */
+function Time({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={moment(at)}>
+      {shortMoment(at, Date.now())}
+    </time>
+  );
+}
+
 /** What a role is called behind a name. A team needs no word. */
 function RoleBadge({ role }: { role: string | null }) {
   if (role === "operator") return <Badge variant="default">person</Badge>;
@@ -231,7 +244,12 @@ export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "mes
   return (
     <div className={cn("pb-1", isContinued ? "pt-0.5" : "pt-2.5")}>
       {/* On a narrow screen each message has its line, as what is done with it has no other place. */}
-      <p className={cn("flex flex-wrap items-center gap-x-2 pr-18 pb-0.5", isContinued && "min-h-7 md:hidden")}>
+      <p
+        className={cn(
+          "flex flex-wrap items-center gap-x-2 pr-18 pb-0.5 max-md:pr-22",
+          isContinued && "min-h-7 md:hidden",
+        )}
+      >
         {!isContinued && (
           <>
             <span className="min-w-0 font-semibold [overflow-wrap:anywhere]">{message.author}</span>
@@ -239,7 +257,7 @@ export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "mes
           </>
         )}
         <span className="text-xs text-muted-foreground tabular-nums">
-          #{message.number} · <time dateTime={message.at}>{moment(message.at)}</time>
+          #{message.number} · <Time at={message.at} />
         </span>
       </p>
       {isPinned && (
@@ -261,7 +279,7 @@ function SystemLine({ message }: { message: Message }) {
     <div className="py-1.5 pr-10 text-xs text-muted-foreground">
       <p className="[overflow-wrap:anywhere]">
         <span className="tabular-nums">
-          #{message.number} · <time dateTime={message.at}>{moment(message.at)}</time>
+          #{message.number} · <Time at={message.at} />
         </span>{" "}
         <span className="text-foreground">{eventLine(message.content)}</span>
       </p>

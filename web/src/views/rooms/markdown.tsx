@@ -1,13 +1,16 @@
 /** Draws markdown of agents. Every text is a text node; a link says where it leads, and a picture is a link. */
 
-import { ImageIcon } from "lucide-react";
-import { createElement, memo, useMemo, type ReactNode } from "react";
+import { ImageIcon, SquareCheckIcon, SquareIcon } from "lucide-react";
+import { createElement, Fragment, memo, useEffect, useMemo, useState, type ReactNode } from "react";
 import { cn } from "@/lib/utils";
+import type { Piece } from "@/model/highlight";
 import { destination, plainText, readMarkdown, safeAddress, type Node } from "@/model/markdown";
 import { visible } from "@/model/visible";
 
 /** Longer texts are shown as they were written: to draw them would take seconds. */
 const LONGEST = 300_000;
+/** Longer code keeps one colour. */
+const LONGEST_COLOURED = 20_000;
 
 function Link({ node, below }: { node: Extract<Node, { kind: "link" }>; below: number }) {
   const to = safeAddress(node.to);
@@ -62,6 +65,54 @@ const STYLES: Readonly<Record<string, string>> = {
   td: "border px-2 py-1 align-top",
 };
 
+/** Code, in colours once they are there: they change no line's place. */
+function Fence({ text, language }: { text: string; language: string }) {
+  const [rows, setRows] = useState<readonly Piece[][] | null>(null);
+  useEffect(() => {
+    setRows(null);
+    if (!language || text.length > LONGEST_COLOURED) return;
+    let isWanted = true;
+    void import("@/model/highlight")
+      .then(({ highlight, languageNamed }) => {
+        const name = languageNamed(language);
+        if (name !== null && isWanted) setRows(highlight(name, text.split("\n")));
+      })
+      // Without colours it says the same.
+      .catch(() => undefined);
+    return () => {
+      isWanted = false;
+    };
+  }, [text, language]);
+  return (
+    <pre
+      tabIndex={0}
+      aria-label={language ? `Code, ${language}` : "Code"}
+      role="region"
+      className="my-2 overflow-x-auto rounded-md border bg-muted/60 px-3 py-2 font-mono text-xs leading-5 outline-none first:mt-0 last:mb-0 focus-visible:ring-2 focus-visible:ring-ring"
+    >
+      {rows === null
+        ? text
+        : rows.map((row, at) => (
+            <Fragment key={at}>
+              {at > 0 && "\n"}
+              {row.map((piece, number) => (
+                <span key={number} className={piece.className || undefined}>
+                  {piece.text}
+                </span>
+              ))}
+            </Fragment>
+          ))}
+    </pre>
+  );
+}
+
+/** Whether an item of a list begins with its own mark, in place of a dot. */
+function isTask(node: Extract<Node, { kind: "element" }>): boolean {
+  const first = node.children[0];
+  const begin = first?.kind === "element" && first.tag === "p" ? first.children[0] : first;
+  return node.tag === "li" && begin?.kind === "check";
+}
+
 /** Draw a node. Headings of an agent's text stand below the page's own, of the level `below`. */
 function drawOne(node: Node, key: number, below: number): ReactNode {
   switch (node.kind) {
@@ -77,18 +128,19 @@ function drawOne(node: Node, key: number, below: number): ReactNode {
           {node.text}
         </code>
       );
-    case "fence":
+    case "check": {
+      const Mark = node.isDone ? SquareCheckIcon : SquareIcon;
       return (
-        <pre
+        <Mark
           key={key}
-          tabIndex={0}
-          aria-label={node.language ? `Code, ${node.language}` : "Code"}
-          role="region"
-          className="my-2 overflow-x-auto rounded-md border bg-muted/60 px-3 py-2 font-mono text-xs leading-5 outline-none first:mt-0 last:mb-0 focus-visible:ring-2 focus-visible:ring-ring"
-        >
-          {node.text}
-        </pre>
+          role="img"
+          aria-label={node.isDone ? "done:" : "to do:"}
+          className={cn("mr-1.5 inline size-4 align-[-3px]", node.isDone ? "text-success" : "text-muted-foreground")}
+        />
       );
+    }
+    case "fence":
+      return <Fence key={key} text={node.text} language={node.language} />;
     case "link":
       return <Link key={key} node={node} below={below} />;
     case "element": {
@@ -109,7 +161,8 @@ function drawOne(node: Node, key: number, below: number): ReactNode {
       const start = node.start !== null && Number.isFinite(node.start) && node.start !== 1 ? { start: node.start } : {};
       const level = /^h([1-6])$/.exec(node.tag)?.[1];
       const tag = level === undefined ? node.tag : `h${Math.min(6, Number(level) + below)}`;
-      return createElement(tag, { key, className: STYLES[node.tag], ...start }, children);
+      const className = cn(STYLES[node.tag], isTask(node) && "-ml-5 list-none");
+      return createElement(tag, { key, className, ...start }, children);
     }
   }
 }

@@ -10,7 +10,7 @@ import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
 import { useNow } from "@/lib/hooks";
 import { PageLink } from "@/lib/page-link";
 import { mayDecide } from "@/model/keys";
-import type { Match, Room } from "@/model/rooms";
+import { partsOf, type Match, type Room } from "@/model/rooms";
 import { age } from "@/model/time";
 import { count, oneLine, table } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
@@ -28,7 +28,7 @@ export function StatusBadge({ room }: { room: Room }) {
 }
 
 /** What stands there if the server has no rooms. */
-export function SwitchedOff() {
+function SwitchedOff() {
   return (
     <Empty icon={<MessagesSquareIcon aria-hidden />} title="Rooms are switched off on this server">
       <div className="flex flex-col gap-3 text-left">
@@ -48,6 +48,16 @@ export function SwitchedOff() {
   );
 }
 
+/** What the view shows then. */
+export function NoRooms() {
+  return (
+    <section aria-label="Rooms" className="min-h-0 flex-1 overflow-y-auto">
+      <h1 className="sr-only">Rooms</h1>
+      <SwitchedOff />
+    </section>
+  );
+}
+
 export function RoomList() {
   const { me, link, cannotDecide } = useInbox();
   const [words, setWords] = useState("");
@@ -58,14 +68,7 @@ export function RoomList() {
   const found = useRooms();
   const asked = useDeferredValue(words.trim());
   const search = useSearch(asked);
-  if (found.isError && hasNoRooms(found.error)) {
-    return (
-      <section aria-label="Rooms" className="min-h-0 flex-1 overflow-y-auto">
-        <h1 className="sr-only">Rooms</h1>
-        <SwitchedOff />
-      </section>
-    );
-  }
+  if (found.isError && hasNoRooms(found.error)) return <NoRooms />;
   const all = found.data ?? [];
   const fits = (room: Room) => shown === "all" || (room.status === "closed") === (shown === "closed");
   const wanted = words.toLocaleLowerCase().split(/\s+/u).filter(Boolean);
@@ -99,7 +102,7 @@ export function RoomList() {
           onValueChange={(value) => value && setShown(value as Shown)}
         >
           {SHOWN.map((each) => (
-            <ToggleGroupItem key={each} value={each}>
+            <ToggleGroupItem key={each} value={each} className="max-md:h-10 max-md:px-3">
               {each}
             </ToggleGroupItem>
           ))}
@@ -166,7 +169,7 @@ export function RoomList() {
                 </li>
               ))}
             </ul>
-            {matches.length > 0 && <Matches matches={matches} />}
+            {matches.length > 0 && <Matches matches={matches} words={wanted} />}
             {all.length >= MOST_ROOMS && (
               <p className="px-4 py-3 text-xs text-muted-foreground md:px-6">
                 These are of the newest {MOST_ROOMS} rooms. The search finds older ones too.
@@ -183,7 +186,20 @@ export function RoomList() {
 
 const WHERE = table<string>({ feed: "message", document: "document", title: "title" });
 
-function Matches({ matches }: { matches: readonly Match[] }) {
+/** A text in which the words that somebody searches stand out. */
+function Marked({ text, words }: { text: string; words: readonly string[] }) {
+  return partsOf(text, words).map((part, at) =>
+    at % 2 === 1 ? (
+      <mark key={at} className="rounded-xs bg-selected text-foreground">
+        {part}
+      </mark>
+    ) : (
+      part
+    ),
+  );
+}
+
+function Matches({ matches, words }: { matches: readonly Match[]; words: readonly string[] }) {
   return (
     <>
       <h2 className="px-4 pt-4 pb-1 text-xs font-medium text-muted-foreground md:px-6">In messages and documents</h2>
@@ -208,7 +224,7 @@ function Matches({ matches }: { matches: readonly Match[] }) {
                   <span className="min-w-0 truncate font-medium text-foreground">{each.title}</span>
                 </span>
                 <span className="text-[0.8125rem] [overflow-wrap:anywhere]" data-agent>
-                  {each.excerpt}
+                  <Marked text={each.excerpt} words={words} />
                 </span>
               </PageLink>
             </li>

@@ -25,7 +25,7 @@ import { Empty, Remark } from "../marks";
 import { InstructionsDialog, TextDialog, type TextAct } from "./dialogs";
 import { DocumentView } from "./document";
 import { FeedView } from "./feed";
-import { StatusBadge, SwitchedOff } from "./room-list";
+import { NoRooms, StatusBadge } from "./room-list";
 
 /** What the fragment of the address names: `#message-5`, `#version-2`, `#versions`, `#document`. */
 function useFragment(): { message: number | null; version: number | null; word: string } {
@@ -55,7 +55,7 @@ export function RoomView({ id }: { id: string }) {
   });
 
   const isGone = pins.error instanceof ApiError && pins.error.status === 404 && !room;
-  if (pins.isError && hasNoRooms(pins.error)) return <SwitchedOff />;
+  if (pins.isError && hasNoRooms(pins.error)) return <NoRooms />;
   if (isGone || !room) {
     return (
       <section aria-label="Room" className="min-h-0 flex-1 overflow-y-auto">
@@ -189,7 +189,7 @@ function Roster({ teams }: { teams: readonly Team[] }) {
         <li>
           <button
             type="button"
-            className="rounded text-primary underline underline-offset-2 outline-none focus-visible:ring-2 focus-visible:ring-ring"
+            className="rounded text-primary underline underline-offset-2 outline-none focus-visible:ring-2 focus-visible:ring-ring max-md:min-h-9 max-md:min-w-11"
             aria-expanded={isWhole}
             onClick={() => setWhole(!isWhole)}
           >
@@ -275,7 +275,7 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
           {isLong && (
             <button
               type="button"
-              className="rounded text-xs text-primary underline underline-offset-2 outline-none focus-visible:ring-2 focus-visible:ring-ring"
+              className="rounded text-xs text-primary underline underline-offset-2 outline-none focus-visible:ring-2 focus-visible:ring-ring max-md:min-h-9 max-md:min-w-11 max-md:text-left"
               aria-expanded={isWhole}
               onClick={() => setWhole(!isWhole)}
             >
@@ -303,6 +303,15 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
 function actsOf(open: OpenRoom, room: Room): TextAct[] {
   if (room.status === "closed") {
     return [
+      {
+        title: `Change the conclusion of ${room.title}?`,
+        about: "Yours takes the place of the one that is in the document. The room stays closed.",
+        label: "The conclusion, as markdown",
+        button: "Conclude again",
+        isNeeded: true,
+        isGrave: false,
+        do: (text) => open.act("rooms-conclude", "concluded again", { text }),
+      },
       {
         title: `Open ${room.title} again?`,
         about: "Teams may post and write the document again. The conclusion stays in it.",
@@ -342,7 +351,7 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
   if (pins.length === 0) return null;
   return (
     <details className="shrink-0 border-b bg-muted/40 px-4 py-1.5 text-[0.8125rem]" open={pins.length <= 2}>
-      <summary className="cursor-pointer text-xs text-muted-foreground outline-none focus-visible:ring-2 focus-visible:ring-ring">
+      <summary className="cursor-pointer text-xs max-md:py-2.5 text-muted-foreground outline-none focus-visible:ring-2 focus-visible:ring-ring">
         {count(pins.length, "pinned message")}
       </summary>
       <ul className="max-h-32 overflow-y-auto pt-1">
@@ -350,7 +359,7 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
           <li key={each.number}>
             <PageLink
               to={`/rooms/${room.id}#message-${each.number}`}
-              className="flex items-center gap-1.5 rounded py-0.5 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-ring"
+              className="flex items-center gap-1.5 rounded py-0.5 outline-none hover:underline max-md:min-h-10 focus-visible:ring-2 focus-visible:ring-ring"
             >
               <PinIcon className="size-3 shrink-0 text-primary" aria-hidden />
               <span className="shrink-0 font-medium">{each.author}:</span>

@@ -1,5 +1,6 @@
 /** The page can be installed, and notifies its person while nobody looks at it. */
 
+import { createHash } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -260,6 +261,97 @@ test("a browser is subscribed with a click, listed, and removed, also when its p
   await page.getByRole("menuitem", { name: "Sign out" }).click();
   await page.getByText("You have signed out.").waitFor();
   expect(known).toEqual([]);
+});
+
+/** A push service that remembers the browser's subscription over visits, and the key that it was made with. */
+async function rememberingPushManager(): Promise<void> {
+  await context.addInitScript(() => {
+    interface Kept {
+      endpoint: string;
+      key: number[];
+    }
+    const kept = () => JSON.parse(localStorage.getItem("test-push") ?? "null") as Kept | null;
+    const made = ({ endpoint, key }: Kept) => ({
+      endpoint,
+      options: { applicationServerKey: new Uint8Array(key).buffer },
+      unsubscribe: async () => {
+        localStorage.setItem("test-ended", endpoint);
+        localStorage.removeItem("test-push");
+        return true;
+      },
+      toJSON: () => ({ endpoint, keys: { p256dh: "the-key", auth: "the-secret" } }),
+    });
+    PushManager.prototype.getSubscription = async () => {
+      const found = kept();
+      return (found && made(found)) as unknown as PushSubscription | null;
+    };
+    PushManager.prototype.subscribe = async (options = {}) => {
+      const key = [...(options.applicationServerKey as Uint8Array)];
+      const endpoint = localStorage.getItem("test-next") ?? "https://push.example.com/a";
+      localStorage.setItem("test-push", JSON.stringify({ endpoint, key }));
+      return made({ endpoint, key }) as unknown as PushSubscription;
+    };
+  });
+}
+
+test("a browser that was subscribed is so with each visit: under a new key, at a new endpoint, and not if it was taken off", async () => {
+  let key = "BAEC";
+  const known: string[] = [];
+  server.answers.set("push-key", () => ({ public_key: key }));
+  server.answers.set("push-list", () => ({
+    subscriptions: known.map((push_id) => ({
+      ...{ push_id, by: "alex", channel: "web", label: "Chrome", service: "push.example.com" },
+      created_at: new Date().toISOString(),
+    })),
+  }));
+  server.answers.set("push-subscribe", (fields) => {
+    const push_id = createHash("sha256").update(String(fields["url"])).digest("hex").slice(0, 32);
+    known.push(push_id);
+    return { push_id, by: "alex", channel: "web", label: "", service: "", created_at: "" };
+  });
+  await visit();
+  await rememberingPushManager();
+  await page.reload();
+  const asked = (name: string) => server.sent.filter((each) => each.command === name).length;
+  /** Open the page again, and wait until it has asked for the server's key, which it does before all else. */
+  const visitAgain = async (sent: number) => {
+    const before = asked("push-key");
+    await page.goto(`${server.origin}/inbox`);
+    await page.getByText("Connected", { exact: true }).waitFor();
+    await expect.poll(() => asked("push-key"), until).toBeGreaterThan(before);
+    await expect.poll(() => urls().length, until).toBe(sent);
+    // What is sent too much comes by now.
+    await page.waitForTimeout(400);
+  };
+  const urls = () => server.sent.filter((each) => each.command === "push-subscribe").map((each) => each.fields["url"]);
+  await openSettings();
+  await section().getByRole("button", { name: "Send them to this browser" }).click();
+  await section().getByText("(this browser)").waitFor();
+  expect(urls()).toEqual(["https://push.example.com/a"]);
+
+  // Nothing has changed, so nothing is sent, also when a person has taken it off the list elsewhere.
+  await visitAgain(1);
+  known.splice(0);
+  await visitAgain(1);
+  expect(urls()).toHaveLength(1);
+
+  // The server has another key: what was made with the old one is of no use.
+  key = "BAED";
+  await page.evaluate(() => localStorage.setItem("test-next", "https://push.example.com/b"));
+  await visitAgain(2);
+  expect(urls().slice(1)).toEqual(["https://push.example.com/b"]);
+  expect(await page.evaluate(() => localStorage.getItem("test-ended"))).toBe("https://push.example.com/a");
+  await visitAgain(2);
+
+  // The browser has moved to another endpoint by itself.
+  await page.evaluate(() => {
+    const kept = JSON.parse(localStorage.getItem("test-push") ?? "{}") as object;
+    localStorage.setItem("test-push", JSON.stringify({ ...kept, endpoint: "https://push.example.com/c" }));
+  });
+  await visitAgain(3);
+  expect(urls().slice(2)).toEqual(["https://push.example.com/c"]);
+  await openSettings();
+  await section().getByText("(this browser)").waitFor();
 });
 
 test("a push message is shown while nobody looks, with the same as the page in one notification", async () => {

@@ -83,3 +83,46 @@ test("ten tabs share their streams, see everything, and go on when the one that 
     .catch(() => undefined);
   await server.stop();
 });
+
+test("after a sleep of the machine a tab comes back by itself, and shows nothing that was", async () => {
+  const server = new Standin();
+  await server.start();
+  const rooms = (server.rooms = new StandinRooms());
+  rooms.add(ID, "Port the parser", [chat(1, "Kim", "text 1")]);
+  const old = proposal("Decided meanwhile");
+  server.put(old);
+  const { page, faults, close } = await open(browser, server);
+  const talk = await page.context().newPage();
+  await talk.goto(`${server.origin}/rooms/${ID}`);
+  await talk.locator("#message-1").waitFor();
+  await row(page, "Decided meanwhile").locator("[data-card]").click();
+  const sleep = async (state: "frozen" | "active") => {
+    for (const each of [page, talk]) {
+      const devtools = await page.context().newCDPSession(each);
+      await devtools.send("Page.setWebLifecycleState", { state });
+      await devtools.detach();
+    }
+  };
+  await sleep("frozen");
+  // What was open is dead when the machine wakes up, and much has happened.
+  server.drop();
+  server.end(String(old["request_id"]), "approved");
+  server.put(proposal("Asked meanwhile"));
+  rooms.set(ID, { title: "Port the lexer", paused_by: "sam" });
+  for (let at = 0; at < 5; at += 1) rooms.say(ID, (number) => chat(number, "Kim", `late ${number}`));
+  await sleep("active");
+  await row(page, "Asked meanwhile").waitFor();
+  await connected(page);
+  expect(await row(page, "Decided meanwhile").locator("[data-card]").count()).toBe(0);
+  // A key that is meant for what was there decides nothing.
+  await page.keyboard.press("a");
+  await talk.locator("#message-6").getByText("late 6").waitFor();
+  await talk.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
+  await talk.getByText("Paused by sam").waitFor();
+  expect(await talk.getByText("not live just now").count()).toBe(0);
+  expect(server.sent).toEqual([]);
+  expect(faults).toEqual([]);
+  expect(server.reports).toEqual([]);
+  await close();
+  await server.stop();
+});

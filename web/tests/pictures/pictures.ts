@@ -1,12 +1,13 @@
 /** Takes pictures of the page at three widths, light and dark: `npm run pictures` writes them to PICTURES, and those in
  *  `kept.json` to the documentation. */
 
-import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Browser, Page } from "playwright-core";
 import { open, startBrowser } from "../support/browser";
 import { cardEntry, fileEntry, proposal, pythonDiff, sessionEntry } from "../support/cards";
+import { keepPictures } from "../support/kept-pictures";
 import { Standin } from "../support/standin";
 
 const where = process.env["PICTURES"] ?? "pictures";
@@ -17,10 +18,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await browser.close();
-  const kept = JSON.parse(readFileSync(join(import.meta.dirname, "kept.json"), "utf8")) as Record<string, string>;
-  for (const [name, picture] of Object.entries(kept)) {
-    copyFileSync(join(where, `${picture}.png`), join(import.meta.dirname, `../../../docs/images/web-${name}.png`));
-  }
+  keepPictures(where);
 });
 
 function fill(server: Standin): void {
@@ -243,7 +241,7 @@ for (const [width, height] of SIZES) {
       for (const button of await page.getByRole("button", { name: "Dismiss" }).all()) await button.click();
       await page.getByRole("button", { name: /shop · claude-code/ }).click();
       await page.waitForTimeout(200);
-      await shot("sessions");
+      await shot("one-session");
       await page.keyboard.press("g");
       await page.keyboard.press("l");
       await page.getByText("tried to approve its own").waitFor();

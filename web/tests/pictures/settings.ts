@@ -5,11 +5,19 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Browser } from "playwright-core";
 import { open, startBrowser } from "../support/browser";
-import { fillSettings, KEY, slackEntry, statusEntry } from "../support/settings-records";
+import { keepPictures } from "../support/kept-pictures";
+import { browserEntry, fillSettings, KEY, slackEntry, statusEntry } from "../support/settings-records";
 import { Standin } from "../support/standin";
 
 const where = process.env["PICTURES"] ?? "pictures";
-const PLACES = { server: "", address: "/address", clients: "/clients", permits: "/permits" };
+const PLACES = {
+  server: "",
+  address: "/address",
+  people: "/people",
+  clients: "/clients",
+  notifications: "/notifications",
+  permits: "/permits",
+};
 
 let browser: Browser;
 beforeAll(async () => {
@@ -18,6 +26,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await browser.close();
+  keepPictures(where);
 });
 
 for (const [width, height] of [
@@ -36,6 +45,25 @@ for (const [width, height] of [
       state.keys = { required: true, keys: [KEY, phone], unsigned_settings: null };
       state.proposed = [{ key_id: "91c2d07be8456f3a", name: "tablet" }];
       state.status = statusEntry({ has_gateway: true });
+      state.people = {
+        public_url: "https://intercom.example.org",
+        members: [
+          { name: "kim@example.org", role: "admin" },
+          { name: "sam@example.org", role: "viewer" },
+        ],
+        signed_in: [browserEntry("0".repeat(32), "alex", "admin"), browserEntry("1".repeat(32), "Zoe", "operator")],
+      };
+      state.tokens = [
+        { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-24T12:00:00Z" },
+      ];
+      server.answers.set("push-list", () => ({
+        subscriptions: [
+          {
+            ...{ push_id: "p1", by: "alex", channel: "web", label: "Chrome on Android", service: "fcm.googleapis.com" },
+            created_at: new Date(Date.now() - 86_400_000).toISOString(),
+          },
+        ],
+      }));
       state.policies.push({ workspace_root: "/home/alex/old", status: "refused", grants: "nothing", fault: "line 3" });
       const options = { viewport: { width, height }, colorScheme, hasTouch: width < 768, path: "/settings" };
       const { page, faults, close } = await open(browser, server, options);

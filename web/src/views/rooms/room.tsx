@@ -350,16 +350,16 @@ function actsOf(open: OpenRoom, room: Room): TextAct[] {
 function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
   if (pins.length === 0) return null;
   return (
-    <details className="shrink-0 border-b bg-muted/40 px-4 py-1.5 text-[0.8125rem]" open={pins.length <= 2}>
+    <details className="shrink-0 border-b bg-muted/40 px-4 py-1.5 text-[0.8125rem] max-md:py-0" open={pins.length <= 2}>
       <summary className="cursor-pointer text-xs max-md:py-2.5 text-muted-foreground outline-none focus-visible:ring-2 focus-visible:ring-ring">
         {count(pins.length, "pinned message")}
       </summary>
-      <ul className="max-h-32 overflow-y-auto pt-1">
+      <ul className="max-h-32 overflow-y-auto pt-1 max-md:pt-0">
         {pins.map((each) => (
           <li key={each.number}>
             <PageLink
               to={`/rooms/${room.id}#message-${each.number}`}
-              className="flex items-center gap-1.5 rounded py-0.5 outline-none hover:underline max-md:min-h-10 focus-visible:ring-2 focus-visible:ring-ring"
+              className="flex items-center gap-1.5 rounded py-0.5 outline-none hover:underline max-md:min-h-9 focus-visible:ring-2 focus-visible:ring-ring"
             >
               <PinIcon className="size-3 shrink-0 text-primary" aria-hidden />
               <span className="shrink-0 font-medium">{each.author}:</span>

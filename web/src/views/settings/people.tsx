@@ -121,7 +121,7 @@ function Browsers({ people }: { people: People }) {
   const [asked, setAsked] = useState<Asked | null>(null);
   const end = (each: SignedIn): Asked => ({
     title: `Sign ${each.name} out?`,
-    about: `In the browser that was there ${age(each.usedAt, now)} ago. What is open there ends at once. Signing in again takes a new link.`,
+    about: `In the browser that was last active ${age(each.usedAt, now)} ago. What is open there ends at once. Signing in again takes a new link.`,
     action: "Sign out",
     do: () => signOutElsewhere(each),
   });
@@ -139,7 +139,7 @@ function Browsers({ people }: { people: People }) {
                 name={each.name}
                 role={each.role}
                 note={isOwn ? "this browser" : ""}
-                about={`since ${moment(each.beganAt)}, there ${age(each.usedAt, now)} ago`}
+                about={`since ${moment(each.beganAt)}, last active ${age(each.usedAt, now)} ago`}
                 // This browser has its own way, in the menu at the top.
                 asked={isAdmin && !isOwn ? end(each) : undefined}
                 onAsk={setAsked}

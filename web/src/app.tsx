@@ -500,7 +500,10 @@ function useKeys(context: KeyContext): void {
         return true;
       case "/": {
         const field = document.getElementById("filter");
-        if (!field && context.view === "inbox") navigate("/inbox");
+        // At once, or the next key would count as one of the page's.
+        field?.focus();
+        if (field) return true;
+        if (context.view === "inbox") navigate("/inbox");
         requestAnimationFrame(() => document.getElementById("filter")?.focus());
         return true;
       }

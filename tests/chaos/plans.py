@@ -79,8 +79,12 @@ def every_service_fault(seed: str) -> tuple[str, ...]:
 
 
 def short_run(seed: str) -> Plan:
-    """For the suite: every fault once, a few random kills."""
-    return Plan(seed, agents=6, processes=2, server_kills=3, shim_kills=4, faults=every_fault(seed))
+    """For the suite: every crash point once, a few actors, a few random kills. The long run has every actor, and
+    `test_fallen_actors.py` each by itself."""
+    dice = random.Random(seed)
+    some = {*dice.sample(sorted(ACTORS), 3), *NAMES}
+    faults = tuple(each for each in every_fault(seed) if each.split(":")[1] in some)
+    return Plan(seed, agents=5, processes=2, server_kills=2, shim_kills=2, faults=faults)
 
 
 def long_run(seed: str) -> Plan:
@@ -89,12 +93,12 @@ def long_run(seed: str) -> Plan:
 
 
 def short_service_run(seed: str) -> Plan:
-    """For the suite: everything at once, behind a service manager; of the places where starting an agent may be cut off
-    only some (`tests/sessions/spawning` has them all)."""
-    faults = every_service_fault(seed)
-    left = random.Random(seed).sample(sorted(SPAWN_NAMES), 3)
-    faults = tuple(each for each in faults if (point := each.split(":")[1]) not in SPAWN_NAMES or point in left)
-    return Plan(seed, agents=7, processes=2, server_kills=3, shim_kills=2, faults=faults, service=True)
+    """For the suite: everything at once, behind a service manager; every crash point on the way to Slack, and a few of
+    the places where starting an agent may be cut off (`tests/sessions/spawning` has them all) and of the actors."""
+    dice = random.Random(seed)
+    some = {*SLACK_NAMES, *dice.sample(sorted(SPAWN_NAMES), 1), *dice.sample(sorted(SERVICE_ACTORS), 3)}
+    faults = tuple(each for each in every_service_fault(seed) if each.split(":")[1] in some)
+    return Plan(seed, agents=5, processes=2, server_kills=2, shim_kills=1, faults=faults, service=True)
 
 
 def long_service_run(seed: str) -> Plan:

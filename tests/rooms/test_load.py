@@ -21,18 +21,27 @@ from tests.rooms.node import Caller, Connect, Node, Refused, at, nodes
 from tests.support.figures import Record, tell
 
 LONG = "long" in (os.environ.get("INTERCOM_ROOMS_LOAD"), os.environ.get("INTERCOM_CHAOS"))
-MESSAGES = 100_000 if LONG else 2_000
+MESSAGES = 100_000 if LONG else 600
 WRITERS = WAITERS = 20
 #: How many calls race each other, and how often.
-RACERS, RACES = 8, 5
+RACERS, RACES = 8, 5 if LONG else 3
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A node on each kind of database."""
-    url = request.getfixturevalue("database_url") if request.param == "postgresql" else None
-    with nodes(database=url) as (made,):
+    """A node on each kind of database, for all tests: each makes rooms of its own."""
+    if request.param == "sqlite":
+        with nodes() as (made,):
+            yield made
+        return
+    from tests.support.postgres import shared_server
+
+    server = shared_server()
+    server.start()
+    name = server.new_database()
+    with nodes(database=server.url(name)) as (made,):
         yield made
+    server.drop(name)
 
 
 @pytest.mark.real_time(seconds=3600 if LONG else 240)

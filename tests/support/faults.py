@@ -119,7 +119,7 @@ def _guard(actor: Actor, system: System, wishes: Wishes) -> None:
     original: Callable[..., Any] = getattr(actor, method)
 
     def guarded(*args: Any) -> Any:
-        if wishes.next("crash") is not None and wishes.due("crash", _names(actor.actor_ref)) is not None:
+        if wishes.next("crash") is not None and wishes.due("crash", names_of(actor.actor_ref)) is not None:
             raise InjectedCrash("a fault was asked for")
         if wishes.next("fell") is not None and not isinstance(actor, ThreadActor):
             _fell(system, wishes)
@@ -130,12 +130,13 @@ def _guard(actor: Actor, system: System, wishes: Wishes) -> None:
 
 def _fell(system: System, wishes: Wishes) -> None:
     for ref in system.living():
-        if wishes.next("fell") in _names(ref):
-            if wishes.due("fell", _names(ref)) is not None:
+        if wishes.next("fell") in names_of(ref):
+            if wishes.due("fell", names_of(ref)) is not None:
                 ref._crash(InjectedCrash("a fault was asked for"))
             return
 
 
-def _names(ref: Any) -> tuple[str, ...]:
+def names_of(ref: Any) -> tuple[str, ...]:
+    """What a wish may call this actor."""
     name = ref.name or ""
     return (ref.actor_class.__name__, name, name.partition("/")[0])

@@ -111,7 +111,7 @@ async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_re
         await person.card(lambda card: card["decided"] is not None, request_id=id)
         assert "late_verdicts" not in await call(agent, "ping")
         # It was told, so the same change is a new request, once that has been put on record.
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while (await call(agent, "check_clearance", **CHANGE))["request_id"] == id:
                 pass
 
@@ -130,7 +130,7 @@ async def test_a_waiting_call_reports_progress_at_once(served: Home, mode: str) 
     async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
         # Before anybody has answered, and long before the second report.
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await heard.wait()
         assert not asked.done
         assert "waiting for an operator" in str(reports[0][1])

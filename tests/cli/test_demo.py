@@ -150,7 +150,7 @@ def test_an_agent_that_has_finished_stays_and_its_server_with_it_until_it_is_lef
     async def propose(*_: object) -> None: ...
 
     async def left_alone() -> tuple[str, bool]:
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(demo._until_left_alone, tmp_path, "nobody")
                 await wait_all_tasks_blocked()

@@ -115,7 +115,7 @@ def test_whatever_else_stands_there_stays(name: str, others: dict[str, Any]) -> 
 def test_a_command_that_can_not_be_started_denies(hooks: HooksFile, tmp_path: Path) -> None:
     event = hooks.hooks.asks[0]
     (command,) = commands(snippet(evolve(hooks, start=(str(tmp_path / "gone/agent-intercom"),))), event)
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, input="{}", timeout=10, check=False)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, input="{}", timeout=60, check=False)
     assert done.returncode == 2
     assert "this is denied" in done.stderr
 

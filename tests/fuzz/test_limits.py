@@ -17,6 +17,7 @@ from tests.fuzz.harm import is_fair_error, is_fair_result
 from tests.fuzz.rig import ERAS, STATELESS, Agent, Late, Rig, sound
 from tests.fuzz.test_tools import ANSWERS
 from tests.fuzz.values import LONG
+from tests.support.machine_speed import is_below
 
 MEBIBYTE = 2**20
 
@@ -27,11 +28,11 @@ def memory(on: Rig) -> float:
     return float(psutil.Process(on.server).memory_info().rss) / MEBIBYTE
 
 
-def calm(on: Rig) -> float:
-    """How long a ping of another agent takes, in seconds."""
+def is_calm(on: Rig) -> bool:
+    """Whether a ping of another agent is answered soon."""
     began = time.monotonic()
     on.first.does("ping")
-    return time.monotonic() - began
+    return is_below(2, time.monotonic() - began, time.monotonic)
 
 
 def many(agent: Agent, tool: str, all_arguments: list[dict[str, Any]], at_once: int = 50) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ def test_of_thousands_of_requests_as_many_wait_as_may(on: Rig) -> None:
     answers = [answer["result"]["structuredContent"] for answer in many(agent, "check_clearance", asked)]
     assert sum(answer["status"] == "pending" for answer in answers) == most
     assert {answer.get("error_code") for answer in answers} == {None, "too_many_pending"}
-    assert calm(on) < 2
+    assert is_calm(on)
     assert memory(on) - before < 40 + most * 0.03
     ctl = on.ctl()
     waiting = ctl.do("pending", session=agent.does("ping")["session_id"])
@@ -90,7 +91,7 @@ def test_words_may_be_long(on: Rig, era: str) -> None:
     ]
     for tool, arguments in given:
         is_fair_result(agent.call(tool, arguments), ANSWERS.get(tool))
-        assert calm(on) < 2
+        assert is_calm(on)
     reply = on.ctl().ask("pending")
     assert reply["ok"]
     assert memory(on) - before < 250
@@ -107,7 +108,7 @@ def test_a_proposal_may_be_large_and_is_refused_when_it_is_too_large(on: Rig) ->
         refused = agent.does("check_clearance", title="too large", diff=diff, file_path="f")
         is_fair_error(refused)
         assert refused["error_code"] == "diff"
-        assert calm(on) < 2
+        assert is_calm(on)
 
 
 def test_a_patch_that_is_slow_to_read_holds_nobody_else_up(on: Rig) -> None:
@@ -119,8 +120,7 @@ def test_a_patch_that_is_slow_to_read_holds_nobody_else_up(on: Rig) -> None:
         diff = "--- a/same.txt\n+++ b/same.txt\n" + body
         arguments = {"title": "slow", "diff": diff, "file_path": "same.txt"}
         id = agent.begin("tools/call", {"name": "check_clearance", "arguments": arguments})
-        longest = max(calm(on) for _ in range(10))
-        assert longest < 2, longest
+        assert all(is_calm(on) for _ in range(10))
         is_fair_result(agent.answer(id, 60), ANSWERS["check_clearance"])
 
 
@@ -139,7 +139,7 @@ def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, socket_name: st
             # One that there is no room for may have been told so, and closed, by now.
             one.send(b'{"half": ')
         crowd.append(one)
-    assert calm(on) < 2
+    assert is_calm(on)
     assert ctl.ask("version")["ok"]
     # Those who show the token are let in while the crowd stays.
     if socket_name == "shims":
@@ -162,7 +162,7 @@ def test_a_client_that_never_reads_costs_nobody_else(on: Rig, era: str) -> None:
     line = request(deaf)
     with pytest.raises(Late):
         keep_saying(deaf, line)
-    assert calm(on) < 2
+    assert is_calm(on)
     assert memory(on) - before < 200
     assert shim.memory_info().rss / MEBIBYTE - held < 100
     on.done_with(deaf)
@@ -188,7 +188,7 @@ def test_a_watcher_that_never_reads_is_dropped(on: Rig) -> None:
     for _ in range(40 if LONG else 10):
         for answer in many(on.first, "broadcast", [{"message": long}] * 40):
             assert "result" in answer
-    assert calm(on) < 2
+    assert is_calm(on)
     assert memory(on) - before < 150
 
 

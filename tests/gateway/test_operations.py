@@ -111,7 +111,7 @@ class People:
         caller = GatewayCaller(identity, _Port(), session, _Asked(answer))
         [name] = [each.name for each in self.gateway.snapshot.catalog.entries if each.tool == tool]
         try:
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 await self.gateway.call_tool(caller, name, {"arguments": {}})
         except GatewayRefused as refused:
             return refused.status.value
@@ -398,7 +398,7 @@ async def test_a_person_has_a_connection_of_their_own_only_while_they_call(tmp_p
         content: Any = done.result["content"]
         pid = int(content[0]["text"])
         assert pid != main
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await ended(pid)
 
 

@@ -15,6 +15,7 @@ from intercom.gateway.catalog import Catalog, Entry, catalog_of
 from intercom.gateway.search import MOST_WORDS, QUERY, TEXT, ToolIndex, nearest_names
 from intercom.model.json_types import Json
 from tests.gateway.recorded_tools import HELD_OUT, QUERIES, recorded_catalog
+from tests.support.machine_speed import is_below
 
 
 def tool(name: str, description: str = "", **more: Json) -> dict[str, Json]:
@@ -227,7 +228,7 @@ def test_long_queries_are_not_read_to_their_end(query: str) -> None:
     index.search(query, 5, anything)
     nearest_names(query, recorded_catalog().entries)
     # Reading all of it takes seconds.
-    assert time.process_time() - began < 0.5
+    assert is_below(0.5, time.process_time() - began)
 
 
 def test_only_the_beginning_of_a_query_counts() -> None:

@@ -16,6 +16,7 @@ from intercom.gateway.tool_arguments import FAULTS, SIZE, misfits_of, parameters
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from tests.gateway.recorded_tools import recorded_catalog
+from tests.support.machine_speed import is_below
 
 ISSUE: JsonObject = {
     "type": "object",
@@ -142,7 +143,7 @@ def test_what_cannot_be_checked_is_not_refused(schema: Json) -> None:
     began = time.process_time()
     assert misfits_of(schema, {"a": "a" * 5_000 + "!", "a" * 5_000 + "!": 1}) == ()
     # The regular expressions alone would take longer than the universe exists.
-    assert time.process_time() - began < 2.0
+    assert is_below(2.0, time.process_time() - began)
 
 
 def test_no_schema_is_loaded_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +174,7 @@ def test_the_work_of_a_check_is_limited() -> None:
     assert misfits_of(failing, {"text": "x" * (SIZE - 100)}) == ()
     assert misfits_of(many, {"list": "x" * SIZE}) == ()
     assert misfits_of(many, {"list": 10**SIZE}) == ()
-    assert time.process_time() - began < 2.0
+    assert is_below(2.0, time.process_time() - began)
 
 
 def test_values_may_be_nested_deeply() -> None:

@@ -14,6 +14,7 @@ from intercom.rooms import document
 from intercom.rooms.document import append, conclude, conclusion_text, diff, replace_section, section_of
 from intercom.rooms.headings import outline
 from tests.rooms.test_headings import texts
+from tests.support.machine_speed import is_below
 
 SKELETON = "# Session: x\n\n## Goals\n\nShip.\n\n## Notes / Working\n\n- a\n\n### Detail\n\nb\n\n## Decisions\n"
 
@@ -338,7 +339,7 @@ def test_a_diff_of_large_documents_is_short_and_soon_there() -> None:
     after = "".join(f"line {number * 7919 % 100_000}\n" for number in numbers)
     started = time.process_time()
     shown = diff(before, after, "1", "2")
-    assert time.process_time() - started < 2
+    assert is_below(2, time.process_time() - started)
     assert len(shown) <= document.DIFF
     assert shown.endswith("\n(cut here: the diff is longer; read both versions)\n")
 
@@ -357,7 +358,7 @@ def test_a_document_of_a_megabyte_with_20000_headings_is_written_soon() -> None:
     append(content, "- y", "Section 19998")
     replace_section(content, "Section 10000", "z")
     conclude(content, "Done.")
-    assert time.process_time() - started < 2
+    assert is_below(2, time.process_time() - started)
 
 
 def _common(one: str, other: str) -> int:

@@ -50,7 +50,7 @@ ESCAPING = """
 import os, time
 if os.fork() == 0:
     os.setsid()
-    time.sleep(8)
+    time.sleep(40)
     os._exit(0)
 print("out", flush=True)
 """
@@ -209,7 +209,7 @@ async def test_a_command_that_only_writes_is_stopped(tmp_path: Path, monkeypatch
 
 
 async def test_time_up_ends_it_politely_first(tmp_path: Path) -> None:
-    ran, text = await result("trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.05; done", tmp_path, timeout=1)
+    ran, text = await result("trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.05; done", tmp_path, timeout=3)
     assert (ran.ending, ran.exit_code) == (Ending.TIMED_OUT, 9)
     assert text.startswith("up\n")
     assert text.endswith("bye\n")
@@ -255,7 +255,7 @@ async def test_a_process_that_escaped_with_the_pipe_is_not_waited_for(tmp_path: 
     started = time.monotonic()
     ran, text = await result(f"{sys.executable} escape.py", tmp_path)
     assert (ran.exit_code, text) == (0, "out\n")
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 30
 
 
 # --- the output ------------------------------------------------------------------------------------------------------

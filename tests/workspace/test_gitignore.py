@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from intercom.workspace import gitignore
 from intercom.workspace.snapshot import snapshot
+from tests.support.machine_speed import is_below
 from tests.workspace.test_against_git import ENVIRONMENT, GIT
 
 NAMES = ["a", "b", "ab", "a.log", "b.txt", ".env", "build", "é", "x y", "[x]", "#a", "!a", "foo.bar"]
@@ -122,4 +123,4 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     began = time.process_time()
     for _ in range(10):
         assert rules.ignores(names, False) is None
-    assert time.process_time() - began < 1
+    assert is_below(1, time.process_time() - began)

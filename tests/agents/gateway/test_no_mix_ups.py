@@ -20,7 +20,7 @@ PAIRS = [
     (Way("http", NEW), Way("http", NEW)),
     (Way("stdio", NEW), Way("http", OLD)),
 ]
-ROUNDS = 125
+ROUNDS = 40
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=str)

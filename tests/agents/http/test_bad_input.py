@@ -182,7 +182,7 @@ async def test_one_that_does_not_come_hears_so_at_once(root: Path, caplog: pytes
 
 @pytest.mark.real_time
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(port, "FIRST_SECONDS", 3.0)
     async with place(root) as at:
         endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
         assert (await at.raw(endless)).status == 431

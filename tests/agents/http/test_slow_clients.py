@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real_time
 
 
 async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(port, "FIRST_SECONDS", 2.0)
     async with place(root) as at:
         silent = await trio.open_tcp_stream("127.0.0.1", at.port)
         slow = await trio.open_tcp_stream("127.0.0.1", at.port)

@@ -340,7 +340,7 @@ async def test_a_stream_ends_so_that_the_proxy_is_asked_again(tmp_path: Path, mo
             await stream.until_ready()
             monkeypatch.setattr(site, "STREAM_SECONDS", 0.0)
             server.tell(card("a-1"))
-            with trio.fail_after(10), pytest.raises(EOFError):
+            with trio.fail_after(30), pytest.raises(EOFError):
                 await stream.next()
 
 

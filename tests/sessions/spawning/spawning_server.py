@@ -98,7 +98,7 @@ class SpawningServer:
         )
 
     async def ask(self, name: str, message: Request[R]) -> R:
-        return await ask(self.app.system.named(name), message, timeout=10, retry=True)
+        return await ask(self.app.system.named(name), message, timeout=30, retry=True)
 
     async def session(self, id: str) -> Session:
         (found,) = [each for each in await self.app.service.sessions(everything=True) if each.id == id]

@@ -16,6 +16,7 @@ from intercom.operators.slack.draw import blocks, cards
 from intercom.operators.slack.draw.cards import processing
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import PLAIN, Words, check_message, shown
+from tests.support.machine_speed import is_below
 
 
 def content(card: Card, mask: Any = PLAIN, **options: Any) -> dict[str, Any]:
@@ -258,4 +259,4 @@ def test_a_megabyte_is_drawn_at_once(piece: str) -> None:
         content(card)
         taken.append(time.process_time() - started)
     # The best of five: a neighbour on the same core slows single ones down.
-    assert min(taken) < 0.1
+    assert is_below(0.1, min(taken))

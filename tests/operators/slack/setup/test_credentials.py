@@ -77,7 +77,7 @@ def test_a_keychain_that_waits_for_its_password_is_not_waited_for() -> None:
             credentials.load({}, patience=0.05)
         assert silent.asked.is_set()
         assert all(each.daemon for each in threading.enumerate() if each.name == "keychain"), "none keeps the process"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25, "the keychain answers after thirty seconds"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -327,6 +328,17 @@ class Rig:
         except ProcessLookupError:
             return False
         return True
+
+    def until_decided(self, count: int, by: str = "") -> None:
+        """Wait until so many requests are decided, by operators whose decisions' ids begin so."""
+        self.until(lambda: self._decided(by) >= count, FINISH_SECONDS, f"{count} decisions {by} are made")
+
+    def _decided(self, by: str) -> int:
+        self._watch_drivers()
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as db:
+            tables = ("approval_request", "continuation_prompt", "wait")
+            counts = [f"select count(*) from {table} where verdict_id glob ?" for table in tables]
+            return sum(db.execute(each, (f"{by}*",)).fetchone()[0] for each in counts)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from tests.support.figures import Record, tell
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
 SEED = os.environ.get("INTERCOM_CHAOS_SEED", "1")
+#: How many decisions there are at least, of which agents wait for most.
+DECIDED = 80 if LONG else 40
 
 
 def run(plan: Plan) -> Report:
@@ -27,6 +29,9 @@ def run(plan: Plan) -> Report:
         home.strike_all()
         home.kill_servers()
         home.kill_shims()
+        home.until_decided(DECIDED)
+        if plan.service:
+            home.until_decided(3, by="slack/")
         home.finish()
         assert home.struck() == list(plan.faults), "every fault came true, in order"
         return judge(home)
@@ -37,8 +42,8 @@ def test_whatever_falls_nothing_is_lost_and_nothing_done_twice(record_property: 
     report = run(plan)
     tell(record_property, f"chaos, seed {SEED}", report.counts)
     assert not report.faults, "\n".join(report.faults[:20])
-    assert report.counts["verdicts delivered"] > 50, "there was something to lose"
-    assert report.counts["files written"] > 10
+    assert report.counts["verdicts delivered"] > DECIDED / 2, "there was something to lose"
+    assert report.counts["files written"] > DECIDED / 8
 
 
 def test_nor_with_everything_that_a_service_has_at_once(record_property: Record) -> None:
@@ -46,5 +51,5 @@ def test_nor_with_everything_that_a_service_has_at_once(record_property: Record)
     report = run(plan)
     tell(record_property, f"chaos with everything at once, seed {SEED}", report.counts)
     assert not report.faults, "\n".join(report.faults[:20])
-    assert report.counts["verdicts delivered"] > 20, "there was something to lose"
+    assert report.counts["verdicts delivered"] > DECIDED / 2, "there was something to lose"
     assert report.counts["verdicts by taps in Slack"] > 0, "people in Slack had a part in it"

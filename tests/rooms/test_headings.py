@@ -140,4 +140,4 @@ def test_no_text_takes_more_than_its_length(piece: str) -> None:
             return time.process_time() - started
 
         # Eight times the text may take eight times as long, and some; quadratic would be 64 times.
-        assert seconds(64_000) < 0.2 or min(seconds(64_000) for _ in range(3)) < 24 * max(0.01, seconds(8_000))
+        assert seconds(32_000) < 0.1 or min(seconds(32_000) for _ in range(3)) < 24 * max(0.005, seconds(4_000))

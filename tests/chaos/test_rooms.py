@@ -3,7 +3,8 @@
 Teams write and wait at every node, over plain HTTP. A team whose call breaks repeats it at another node: a post with
 its idempotency key, a wait with its cursor. Meanwhile nodes are killed, PostgreSQL is killed and restarted, or every
 notification between the nodes is dropped. Then the judge (`tests/rooms/load.py`) compares what the teams were told with
-the feed. `INTERCOM_CHAOS=long` makes it 50 kills of nodes and 10 restarts of PostgreSQL.
+the feed. `INTERCOM_CHAOS=long` makes it 50 kills of nodes and 10 restarts of PostgreSQL; only that run has
+`run_connections.py`.
 """
 
 from __future__ import annotations
@@ -153,24 +154,3 @@ async def test_without_notifications_messages_come_within_seconds(
         assert_nothing_lost(ledger, rows(postgres, database))
     assert dropped > 1
     assert max(max(ledger.delays), ledger.longest_pause) < DEAF_LATE_SECONDS
-
-
-@pytest.mark.real_time(seconds=SECONDS)
-async def test_connections_that_are_ended_lose_nothing(
-    connect: Connect, postgres: PostgresServer, database: str, record_property: Record
-) -> None:
-    dice = random.Random(SEED)
-
-    async def end(ledger: Ledger, _cluster: Sequence[Node]) -> None:
-        for number in range(KILLS):
-            # Every other time only those that write now.
-            ended = postgres.end_connections(database, busy=number % 2 == 1)
-            ledger.counts["connections to PostgreSQL ended"] += ended
-            await trio.sleep(dice.uniform(0.2, 1.0))
-
-    with nodes(2, postgres.url(database)) as cluster:
-        ledger = await run(connect, cluster, end)
-        tell(record_property, f"rooms, 2 nodes, connections ended, seed {SEED}", ledger.counts)
-        assert_nothing_lost(ledger, rows(postgres, database))
-    assert ledger.counts["connections to PostgreSQL ended"]
-    assert max(max(ledger.delays), ledger.longest_pause) < LATE_SECONDS

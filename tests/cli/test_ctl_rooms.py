@@ -147,7 +147,7 @@ async def test_a_followed_room_shows_what_comes_until_it_is_closed(tmp_path: Pat
 
 
 async def _go_on(rooms: StandInRooms) -> None:
-    await trio.sleep(0.2)
+    await rooms.is_read.wait()
     rooms.says("abcd-1", "Alex's Team", "one more")
     rooms.tells("abcd-1", "session_concluded", by="lee")
     await rooms.conclude("abcd", "done", "lee")

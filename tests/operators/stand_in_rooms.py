@@ -56,7 +56,7 @@ class Found:
 
 
 class StandInRooms:
-    """What it was asked to do stands in `acts`."""
+    """What it was asked to do stands in `acts`. `is_read` is set once somebody has read the end of a feed."""
 
     def __init__(self, *rooms: Room) -> None:
         self.rooms = {each.id: each for each in rooms or (room("abcd-1"),)}
@@ -64,6 +64,7 @@ class StandInRooms:
         self.acts: list[tuple[Any, ...]] = []
         self.url: str | None = None
         self.presence = Presence.ACTIVE
+        self.is_read = trio.Event()
         self._news = trio.Event()
 
     def says(self, room_id: str, author: str, text: str, role: TeamRole = TeamRole.MEMBER) -> Message:
@@ -143,6 +144,7 @@ class StandInRooms:
         feed = self.messages[found.id][: None if before is None else before - 1]
         shown = feed[-limit:] if start is None else feed[start : start + limit]
         end = shown[-1].sequence if shown else (start or 0)
+        self.is_read.set()
         return RoomTail(found, tuple(shown), found.is_closed and end >= found.last_sequence)
 
     async def search(self, words: str, limit: int = 50) -> Sequence[Found]:

@@ -12,7 +12,7 @@ import trio
 from tests.agents.gateway.conftest import GatewayHome
 from tests.agents.gateway.raw_agent import NEW, OLD, RawAgent, Way, refused_with
 
-pytestmark = [pytest.mark.real_time(seconds=60)]
+pytestmark = [pytest.mark.real_time(seconds=240)]
 
 PAIRS = [
     (Way("stdio", OLD), Way("stdio", OLD)),

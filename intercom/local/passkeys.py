@@ -54,11 +54,15 @@ class Passkey:
 
     @property
     def relying_party(self) -> str:
-        """The id of the relying party: the host of the origin."""
-        return self.origin.partition("//")[2].partition(":")[0]
+        return relying_party(self.origin)
 
     def text(self) -> str:
         return f"{self.origin},{to_base64url(self.credential)},{to_base64url(self.spki)}"
+
+
+def relying_party(origin: str) -> str:
+    """Return the id of the relying party of pages at this address: the host."""
+    return origin.partition("//")[2].partition(":")[0]
 
 
 def read(text: str) -> Passkey | None:

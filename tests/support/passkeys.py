@@ -47,11 +47,11 @@ class Authenticator:
         message: bytes,
         *,
         flags: int = PRESENT_AND_VERIFIED,
-        party: str = "localhost",
+        party: str | None = None,
         **client: object,
     ) -> str:
-        """What `navigator.credentials.get` gives for the hash of this message; `client` are changes of what the browser
-        says of it, None leaves a field out."""
+        """What `navigator.credentials.get` gives for the hash of this message; `party` is that of the origin, if no
+        other is given. `client` are changes of what the browser says of it, None leaves a field out."""
         said = {
             "type": "webauthn.get",
             "challenge": passkeys.challenge(message),
@@ -60,6 +60,7 @@ class Authenticator:
             **client,
         }
         told = json.dumps({name: part for name, part in said.items() if part is not None}).encode()
+        party = passkeys.relying_party(self.origin) if party is None else party
         data = hashlib.sha256(party.encode()).digest() + bytes([flags]) + bytes(4)
         signed = self._sign(data + hashlib.sha256(told).digest())
         return ".".join(to_base64url(part) for part in (data, told, signed))

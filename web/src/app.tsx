@@ -29,6 +29,7 @@ import { addressOf, navigate, useIsWide, useNow, usePlace, type View } from "@/l
 import { lazyDialog, lazyView } from "@/lib/lazy";
 import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
+import { mayDecide } from "@/model/keys";
 import { oneLine } from "@/model/visible";
 import { useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
@@ -250,7 +251,7 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
           <DropdownMenuItem onSelect={() => navigate(addressOf("settings", "notifications"))}>
             <BellIcon aria-hidden /> Notifications
           </DropdownMenuItem>
-          {inbox.signs && inbox.me?.role === "admin" && !whyNoPasskeys() && (
+          {inbox.signs && mayDecide(inbox.me?.role ?? "") && !whyNoPasskeys() && (
             <DropdownMenuItem onSelect={onPasskey}>
               <KeyRoundIcon aria-hidden /> Make a passkey
             </DropdownMenuItem>

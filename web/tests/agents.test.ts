@@ -90,7 +90,13 @@ test("a tree without an end is cut", () => {
 });
 
 test("the gateway's servers, budgets and calls are read", () => {
-  const [server] = downstreamsOf({ downstreams: [downstreamEntry("files", { withheld: ["a\u202eb", 7] })] });
+  const found = downstreamsOf({
+    downstreams: [downstreamEntry("files", { withheld: ["a\u202eb", 7] })],
+    faults: ["roles.json: \u202ebroken", 7],
+  });
+  const [server] = found.downstreams;
+  expect(found.faults).toEqual(["roles.json: <U+202E>broken"]);
+  expect(downstreamsOf({ downstreams: [] }).faults).toEqual([]);
   expect(server).toMatchObject({ name: "files", status: "ready", withheld: ["a<U+202E>b"], meanSeconds: 0.138 });
   const [budget] = budgetsOf({ budgets: [budgetEntry("files")] });
   const limits = limitsOf(budget as NonNullable<typeof budget>);

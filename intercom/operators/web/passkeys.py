@@ -24,7 +24,7 @@ from intercom.model.web import ProposedPasskey
 PROPOSAL_LIFE = timedelta(minutes=10)
 MOST_PROPOSALS = 8
 
-#: The host of the page's address. Browsers make no passkeys for IP addresses.
+#: The host of the page's own address. Browsers make no passkeys for IP addresses.
 NAME = "localhost"
 
 
@@ -74,7 +74,10 @@ class Proposals:
 
 
 def read_proposal(origin: str, data: JsonObject) -> tuple[Passkey, str]:
-    """Return the passkey that a request from the page at `origin` proposes, and its name. Raises InvalidArguments."""
+    """Return the passkey that a request from the page at `origin` proposes, and its name. Raises InvalidArguments, and
+    InvalidState if browsers have no passkeys at that address."""
+    if not passkeys.is_origin(origin):
+        raise InvalidState(f"browsers have no passkeys at {origin}: that takes a name, and no IP address")
     parts = [data.get(name) for name in ("credential_id", "public_key", "name")]
     if not all(isinstance(part, str) for part in parts):
         raise InvalidArguments("credential_id, public_key and name must be strings")
@@ -101,7 +104,7 @@ def passkeys_entry(origin: str, counting: Iterable[PublicKey], waiting: Iterable
     ]
     return {
         "origin": origin,
-        "rp_id": NAME,
+        "rp_id": passkeys.relying_party(origin),
         "passkeys": here,
         "proposals": [proposal_entry(each) for each in waiting if each.origin == origin],
     }

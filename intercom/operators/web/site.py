@@ -217,8 +217,8 @@ _PASSKEYS = f"{api.BASE}/passkeys"
 _ROOM_EVENTS = re.compile(r"/rooms/([0-9a-f-]{1,36})/events")
 #: What only a POST reaches. Passkeys are listed and proposed at one path.
 _POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
-#: What only a person may send who has signed in with a link.
-_FOR_LINKS = (*_POSTS, _PASSKEYS)
+#: What only a person may send, and of that what is for those who have signed in with a link.
+_FOR_PEOPLE = (*_POSTS, _PASSKEYS)
 #: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
 #: them, no decision could be sent, and no page loaded.
 MOST_STREAMS = 4
@@ -348,14 +348,13 @@ class WebSite:
             raise wrong_method(path[:200], "POST" if posts else "GET")
         # A proxy may show a token of its own. Under the public name only what it says of a person counts.
         shown = bearer_token(scope["headers"], self.port) if member is None else None
-        if path in _FOR_LINKS and posts:
-            if shown is not None:
-                raise Unauthorized("this is for people at the page: a token needs no sign-in, and makes no passkey")
-            if member is not None:
-                raise Unauthorized(
-                    f"{member.name} is signed in by the proxy: sign out there; make a passkey, or use a link, on the"
-                    " machine where the server runs"
-                )
+        if path in _FOR_PEOPLE and posts and shown is not None:
+            raise Unauthorized("this is for people at the page: a token needs no sign-in, and makes no passkey")
+        if path in _POSTS and member is not None:
+            raise Unauthorized(
+                f"{member.name} is signed in by the proxy: sign out there, and use a link on the machine where the"
+                " server runs"
+            )
         if path == f"{api.BASE}/sign-in":
             await self._sign_in(scope, receive, send)
             return
@@ -373,13 +372,13 @@ class WebSite:
         match path.removeprefix(api.BASE):
             case "/me":
                 await _json(send, self._me(session))
-            case "/passkeys" if posts and isinstance(session, BrowserSession):
+            case "/passkeys" if posts and not isinstance(session, Program):
                 await self._propose(scope, receive, send, session)
             case "/passkeys":
                 keys = self.deps.service.signatures.keyring.trusted()
                 is_shown = may_use(session.role, COMMANDS["passkeys"])
                 waiting = self.deps.proposals.waiting(keys) if is_shown else ()
-                await _json(send, passkeys_entry(origin_of(self.port), keys.values(), waiting))
+                await _json(send, passkeys_entry(self._address(session), keys.values(), waiting))
             case "/commands":
                 await _json(send, api.command_entries(session.role))
             case "/openapi.json":
@@ -531,15 +530,22 @@ class WebSite:
             done: Json = await carry_out(self.deps.service, request, session.name, origin, Channel.WEB)
         await _json(send, {"data": done})
 
-    async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
-        """Keep a passkey that was made on the page until it is enrolled in a terminal."""
-        if session.role is not WebRole.ADMIN:
-            raise Unauthorized(f"your role is {session.role.value}: to propose a passkey needs the role admin")
+    def _address(self, session: Visitor) -> str:
+        """Return the origin of the page that somebody looks at: passkeys are of one."""
+        if isinstance(session, Member) and self.deps.proxy is not None:
+            return self.deps.proxy.origin.decode()
+        return origin_of(self.port)
+
+    async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession | Member) -> None:
+        """Keep a passkey that was made on the page until it is enrolled in a terminal. It manages no keys: whoever
+        decides may have to sign, and who has the PIN of an operator key says whether this one counts."""
+        if not session.role.includes(WebRole.OPERATOR):
+            raise Unauthorized(f"your role is {session.role.value}: to propose a passkey needs the role operator")
         data = await _read_json(scope, receive, MAX_REQUEST)
         if data is None:
             return
         deps = self.deps
-        passkey, name = read_proposal(origin_of(self.port), api.read_object(data))
+        passkey, name = read_proposal(self._address(session), api.read_object(data))
         require_key(deps.service.signatures.keyring.has_keys)
         with refusals("passkey"):
             pids = await self._pids(scope["state"]["connection"])

@@ -141,6 +141,34 @@ class Browser:
             yield Stream(stream)
 
 
+#: The secret of the proxy, and its address.
+SECRET = "s" * 32
+PUBLIC_HOST = "intercom.example.org"
+
+
+@define
+class ProxiedBrowser(Browser):
+    """A browser behind the proxy, which adds its two headers."""
+
+    who: str = "kim"
+    host: str = PUBLIC_HOST
+    more: dict[str, str] = field(factory=dict)
+
+    def headers(self, **more: str | None) -> dict[str, str]:
+        told = {"Host": self.host, "X-Intercom-Proxy-Secret": SECRET, "X-Forwarded-User": self.who, **self.more}
+        origin = {"Origin": f"https://{self.host}"} if "Content-Type" in more else {}
+        return {**super().headers(**more), **origin, **told}
+
+    async def come(self) -> ProxiedBrowser:
+        self.me = (await self.get(f"{API}/me")).json()
+        self.csrf = self.me["csrf"]
+        return self
+
+
+def proxied(server: PageServer, who: str = "kim", host: str = PUBLIC_HOST) -> ProxiedBrowser:
+    return ProxiedBrowser(server.port, who=who, host=host)
+
+
 @define
 class Stream:
     """Server-sent events as they come. The framing of HTTP stands on lines of its own, and is no field of an event."""

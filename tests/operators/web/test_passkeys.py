@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 
 from intercom.local import operator_keys
-from intercom.local.passkeys import to_base64url
+from intercom.local.passkeys import to_base64url, verifies
 from intercom.local.places import places
-from intercom.model.config import Config
+from intercom.model.config import Config, WebSettings
 from intercom.model.errors import InvalidArguments
 from intercom.model.web_role import WebRole
 from intercom.operators.web import site
@@ -26,7 +27,7 @@ from intercom.sessions.trusted_keys import Keyring
 from intercom.store.database import open_database
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import StandInService
-from tests.operators.web.page_server import API, Browser, PageServer, page_server
+from tests.operators.web.page_server import API, SECRET, Browser, PageServer, page_server, proxied
 from tests.support.keys import Key
 from tests.support.passkeys import Authenticator
 
@@ -112,15 +113,85 @@ async def test_a_passkey_is_not_proposed_without_a_key_a_role_a_session_or_by_an
         assert "agent-intercom-ctl key create" in refused.json()["error"]["message"]
     with keyed_service(tmp_path / "keyed", Key()) as (service, _):
         async with page_server(tmp_path / "keyed", service) as server:
-            for role in (WebRole.VIEWER, WebRole.OPERATOR):
-                refused = await (await server.browser(role)).post("/passkeys", offer(Authenticator()))
-                assert (refused.status, refused.json()["error"]["code"]) == (403, "unauthorized")
+            refused = await (await server.browser(WebRole.VIEWER)).post("/passkeys", offer(Authenticator()))
+            assert (refused.status, refused.json()["error"]["code"]) == (403, "unauthorized")
             assert (await Browser(server.port).post("/passkeys", offer(Authenticator()))).status == 401
             browser = await server.browser()
             assert (await browser.post("/passkeys", offer(Authenticator()), X_Intercom_CSRF="0" * 64)).status == 403
             service.clients = frozenset({os.getpid()})
             assert (await browser.post("/passkeys", offer(Authenticator()))).status == 403
             assert await listed(server) == []
+
+
+async def test_who_decides_may_have_to_sign_and_so_proposes_a_passkey_that_an_admin_sees(tmp_path: Path) -> None:
+    with keyed_service(tmp_path, Key()) as (service, _):
+        async with page_server(tmp_path, service) as server:
+            operator, phone = await server.browser(WebRole.OPERATOR), Authenticator()
+            assert (await operator.post("/passkeys", offer(phone))).status == 200
+            assert len(await listed(server)) == 1
+            assert phone.public.id not in service.signatures.keyring.trusted()
+            assert (await told(operator))["proposals"] == []
+            assert len((await told(await server.browser()))["proposals"]) == 1
+            assert (await operator.command("passkeys")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://intercom.example.org", "https://intercom.example.org"),
+        ("https://Intercom.example.org:443", "https://intercom.example.org"),
+        ("https://intercom.example.org:8443", "https://intercom.example.org:8443"),
+    ],
+)
+async def test_behind_the_proxy_a_passkey_is_of_the_public_address_and_of_no_other(
+    tmp_path: Path, url: str, origin: str
+) -> None:
+    with keyed_service(tmp_path, Key()) as (service, enrol):
+        settings = WebSettings(port=1, public_url=url, members={"kim": WebRole.OPERATOR, "zoe": WebRole.VIEWER})
+        async with page_server(tmp_path, service, settings=settings, proxy_secret=SECRET) as server:
+            here, phone = await server.browser(), Authenticator(origin)
+            host = origin.removeprefix("https://")
+            kim = await proxied(server, host=host).come()
+            assert await told(kim) == {
+                "origin": origin,
+                "rp_id": "intercom.example.org",
+                "passkeys": [],
+                "proposals": [],
+            }
+            assert (await proxied(server, "zoe", host).post("/passkeys", offer(phone))).status == 403
+            forged = evolve(kim, csrf=here.csrf)
+            assert (await forged.post("/passkeys", offer(phone))).status == 403
+            assert await listed(server) == []
+            assert (await kim.post("/passkeys", offer(phone))).json()["key_id"] == phone.public.id
+            # It waits at this address only, for a person with a PIN.
+            assert (await told(here))["proposals"] == []
+            (event,) = [data for summary, data in service.events if "passkey" in summary]
+            assert (event["user"], event["key_id"]) == ("kim", phone.public.id)
+            enrol(phone.public)
+            assert [each["key_id"] for each in (await told(kim))["passkeys"]] == [phone.public.id]
+            assert (await told(here))["passkeys"] == []
+            # What the same authenticator signs for another page, or for the page's own address, counts for nothing.
+            assert verifies(phone.public.public, phone.assertion(b"x"), b"x")
+            for said in (
+                {"origin": f"http://localhost:{server.port}"},
+                {"origin": f"{origin}1"},
+                {"party": "localhost"},
+            ):
+                assert not verifies(phone.public.public, phone.assertion(b"x", **said), b"x")
+            # An agent's process proposes none there either.
+            service.clients = frozenset({os.getpid()})
+            assert (await kim.post("/passkeys", offer(Authenticator(origin)))).status == 403
+
+
+async def test_where_browsers_have_no_passkeys_that_is_said(tmp_path: Path) -> None:
+    with keyed_service(tmp_path, Key()) as (service, _):
+        settings = WebSettings(port=1, public_url="https://10.0.0.7", members={"kim": WebRole.ADMIN})
+        async with page_server(tmp_path, service, settings=settings, proxy_secret=SECRET) as server:
+            await server.link()
+            kim = await proxied(server, host="10.0.0.7").come()
+            refused = await kim.post("/passkeys", offer(Authenticator()))
+            assert refused.status == 409
+            assert "browsers have no passkeys at https://10.0.0.7" in refused.body.decode()
 
 
 PHONE = offer(Authenticator())

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,12 +22,19 @@ from intercom.operators.web.proxy import Member, ProxyRules, rules_of
 from intercom.operators.web.sign_in import may_use
 from intercom.web_server.request import Refusal
 from tests.operators.stand_in_service import StandInService, card
-from tests.operators.web.page_server import API, Browser, PageServer, page_server
+from tests.operators.web.page_server import (
+    API,
+    SECRET,
+    Browser,
+    PageServer,
+    ProxiedBrowser,
+    page_server,
+    proxied,
+)
+from tests.operators.web.page_server import PUBLIC_HOST as HOST
 from tests.operators.web.test_site import error
 from tests.support.http_responses import request
 
-SECRET = "s" * 32
-HOST = "intercom.example.org"
 SETTINGS = WebSettings(
     port=4000,
     public_url=f"https://{HOST.upper()}:443",
@@ -183,28 +189,6 @@ def test_settings_that_could_not_work_are_refused(wrong: dict[str, object]) -> N
 # --- over sockets ----------------------------------------------------------------------------------------------------
 
 
-@define
-class ProxiedBrowser(Browser):
-    """A browser behind the proxy, which adds its two headers."""
-
-    who: str = "kim"
-    more: dict[str, str] = field(factory=dict)
-
-    def headers(self, **more: str | None) -> dict[str, str]:
-        told = {"Host": HOST, "X-Intercom-Proxy-Secret": SECRET, "X-Forwarded-User": self.who, **self.more}
-        origin = {"Origin": f"https://{HOST}"} if "Content-Type" in more else {}
-        return {**super().headers(**more), **origin, **told}
-
-    async def come(self) -> ProxiedBrowser:
-        self.me = (await self.get(f"{API}/me")).json()
-        self.csrf = self.me["csrf"]
-        return self
-
-
-def proxied(server: PageServer, who: str = "kim") -> ProxiedBrowser:
-    return ProxiedBrowser(server.port, who=who)
-
-
 async def opened(server: PageServer) -> None:
     """Have the port opened: the one in the settings may be taken on this machine."""
     await server.link()
@@ -277,7 +261,7 @@ async def test_nobody_but_the_proxy_uses_the_public_name_and_its_headers_count_n
             as_viewer = ProxiedBrowser(server.port, who="zoe", more=shown)
             assert (await as_viewer.come()).me["role"] == "viewer"
             assert error(await as_viewer.command("approve", id="a-1")) == (403, "unauthorized")
-        for path in ("/sign-in", "/sign-out", "/passkeys"):
+        for path in ("/sign-in", "/sign-out"):
             assert error(await kim.post(path, {"code": code})) == (403, "unauthorized")
         # Nor through the proxy, if that passes on another Host that somebody writes there.
         for name in ("X-Intercom-Proxy-Secret", "x_intercom_proxy_secret"):

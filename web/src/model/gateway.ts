@@ -60,9 +60,16 @@ function downstreamOf(value: unknown): Downstream {
   };
 }
 
+/** The servers behind the gateway, and the faults of its files and of the tools that it leaves out. */
+export interface Downstreams {
+  downstreams: Downstream[];
+  faults: string[];
+}
+
 /** Read the answer of `gateway-list`. Raises WireError. */
-export function downstreamsOf(value: unknown): Downstream[] {
-  return list(object(value)["downstreams"]).map(downstreamOf);
+export function downstreamsOf(value: unknown): Downstreams {
+  const data = object(value);
+  return { downstreams: list(data["downstreams"]).map(downstreamOf), faults: texts(data["faults"]) };
 }
 
 /** What people read for a status. Another one than these is shown as it is. */

@@ -50,7 +50,7 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
               ? "From now on you sign decisions on this page with it."
               : made === null
                 ? "Your fingerprint, face, PIN or security key then signs each decision on this page."
-                : "Run this in a terminal of your own, and type the PIN of your operator key there. If you close this, the passkey still waits for ten minutes."}
+                : "Run this in a terminal on the server’s machine, and type the PIN of your operator key there. If somebody else has the key, have them run it. If you close this, the passkey still waits for ten minutes."}
           </DialogDescription>
         </DialogHeader>
         {made === null ? (

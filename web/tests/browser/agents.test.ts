@@ -278,6 +278,17 @@ describe("the server", () => {
     await page.getByText("files:read_*").waitFor();
   });
 
+  test("says which fault the gateway runs with as soon as it has it", async () => {
+    const faults: string[] = [];
+    server.answers.set("gateway-list", () => ({ downstreams: [downstreamEntry("files")], faults }));
+    await visit({ path: "/server/gateway" });
+    await page.getByText("the role reviewer is never used").waitFor();
+    faults.push("roles.json, line 3: what is expected here is a comma\u202e");
+    const said = page.getByRole("list", { name: "What is wrong with its files" }).getByRole("listitem");
+    await said.first().getByText("roles.json, line 3: what is expected here is a comma<U+202E>").waitFor();
+    expect(await said.count()).toBe(2);
+  });
+
   test("tests, disables and enables a server behind the gateway, after asking", async () => {
     await visit({ path: "/server/gateway/files" });
     await page.getByRole("button", { name: "Test it" }).click();

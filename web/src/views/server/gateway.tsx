@@ -65,7 +65,10 @@ function Everything() {
   const budgets = useBudgets(isThere);
   const calls = useCalls(null, isThere);
   const findings = useFindings(isThere);
-  const downstreams = found.data ?? [];
+  const downstreams = found.data?.downstreams ?? [];
+  const faults = found.data?.faults ?? [];
+  // The files are looked at seldom, and the faults that the gateway runs with come at once.
+  const likely = (findings.data ?? []).filter((each) => each.level !== "fault");
   if (hasNoGateway(found.error)) {
     return (
       <div className="min-h-0 flex-1">
@@ -83,11 +86,16 @@ function Everything() {
       aria-label="Gateway"
     >
       <Failed what="The gateway could not be read" fault={found.error} />
-      {(findings.data ?? []).length > 0 && (
+      {faults.length + likely.length > 0 && (
         <ul className="flex max-w-4xl flex-col gap-2" aria-label="What is wrong with its files">
-          {(findings.data ?? []).map((each, at) => (
+          {faults.map((each, at) => (
+            <li key={`fault ${at}`}>
+              <Remark level="error">{each}</Remark>
+            </li>
+          ))}
+          {likely.map((each, at) => (
             <li key={at}>
-              <Remark level={each.level === "fault" ? "error" : "warning"}>{each.text}</Remark>
+              <Remark level="warning">{each.text}</Remark>
             </li>
           ))}
         </ul>

@@ -251,7 +251,7 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
           <DropdownMenuItem onSelect={() => navigate(addressOf("settings", "notifications"))}>
             <BellIcon aria-hidden /> Notifications
           </DropdownMenuItem>
-          {inbox.signs && mayDecide(inbox.me?.role ?? "") && !whyNoPasskeys() && (
+          {mayDecide(inbox.me?.role ?? "") && !whyNoPasskeys() && (
             <DropdownMenuItem onSelect={onPasskey}>
               <KeyRoundIcon aria-hidden /> Make a passkey
             </DropdownMenuItem>

@@ -6,9 +6,14 @@ Needs Chromium, Node, and the packages of the page (`npm ci` in web/).
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import re
+import socket
+import ssl
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +21,18 @@ from typing import Any
 
 import pytest
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from intercom.cli.ctl_sign import key_fields
 from intercom.local import operator_keys
 from intercom.local.operator_keys import PublicKey
+from intercom.local.passkeys import is_origin
 from intercom.model.clock import to_text
 from intercom.operators.commands.command import Access
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Refusal, request
+from tests.proxy import certificate
 from tests.support.keys import make_key_file
 from tests.support.server_process import TRUSTING, Home, Later, begin, call
 
@@ -60,9 +69,10 @@ class Browser:
 
 
 @contextlib.asynccontextmanager
-async def browser_at(url: str) -> AsyncIterator[Browser]:
+async def browser_at(url: str, *arguments: str) -> AsyncIterator[Browser]:
+    """The person at this address; `arguments` are Chromium's."""
     process = await trio.lowlevel.open_process(
-        ["node", str(PERSON), url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PERSON.parents[2]
+        ["node", str(PERSON), url, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PERSON.parents[2]
     )
     try:
         yield Browser(process)
@@ -74,7 +84,7 @@ async def browser_at(url: str) -> AsyncIterator[Browser]:
 async def make_passkey(home: Home, browser: Browser, enrol: Callable[[PublicKey], None]) -> None:
     """The person makes a passkey on the page, and types its code in a terminal."""
     origin = (await browser.hear())["done"]
-    assert origin.startswith("http://localhost:")
+    assert is_origin(origin)
     code = (await browser.do("make")).replace("-", "")
     (offered,) = (await trio.to_thread.run_sync(request, home.places, "passkeys", {}))["passkeys"]
     key = PublicKey.of(offered["public"], offered["name"])
@@ -152,6 +162,80 @@ async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> 
             assert (await trio.to_thread.run_sync(request, where, "show", {"id": card["request_id"]}))[
                 "status"
             ] == "pending"
+            nursery.cancel_scope.cancel()
+    found = verify(home)
+    assert (found["ok"], found["faults"]) == (True, [])
+
+
+PUBLIC = "intercom.example.org"
+
+
+class Proxy:
+    """A reverse proxy over TLS that signs everybody in as one person. Each connection has one request."""
+
+    def __init__(self, directory: Path, behind: int, who: str, secret: str) -> None:
+        chain, private = certificate.make(directory, PUBLIC)
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(chain, private)
+        made = x509.load_pem_x509_certificate(chain.read_bytes()).public_key()
+        spki = made.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        #: What makes Chromium trust it, and find it.
+        self.arguments = (
+            f"--ignore-certificate-errors-spki-list={b64encode(hashlib.sha256(spki).digest()).decode()}",
+            f"--host-resolver-rules=MAP {PUBLIC} 127.0.0.1",
+        )
+        self._behind = behind
+        self._told = f"X-Forwarded-User: {who}\r\nX-Intercom-Proxy-Secret: {secret}\r\nConnection: close\r\n".encode()
+
+    async def serve(self, listener: trio.SocketListener) -> None:
+        await trio.serve_listeners(self._pass_on, [trio.SSLListener(listener, self._context)])
+
+    async def _pass_on(self, browser: trio.SSLStream[trio.SocketStream]) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with browser, await trio.open_tcp_stream("127.0.0.1", self._behind) as server:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    more = await browser.receive_some(65536)
+                    if not more:
+                        return
+                    head += more
+                line, rest = head.split(b"\r\n", 1)
+                rest = re.sub(rb"(?im)^connection:[^\r]*\r\n", b"", rest, count=1)
+                await server.send_all(line + b"\r\n" + self._told + rest)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._copy, browser, server, nursery.cancel_scope)
+                    nursery.start_soon(self._copy, server, browser, nursery.cancel_scope)
+
+    async def _copy(self, source: trio.abc.Stream, to: trio.abc.Stream, scope: trio.CancelScope) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            while more := await source.receive_some(65536):
+                await to.send_all(more)
+        scope.cancel()
+
+
+@pytest.mark.real_time
+async def test_an_operator_behind_a_proxy_makes_a_passkey_there_and_it_signs(home: Home) -> None:
+    own, enrol = person_with_key(home)
+    workspace, secret = home.workspace(), "s" * 32
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        behind = free.getsockname()[1]
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"https://{PUBLIC}:{listener.socket.getsockname()[1]}"
+    home.configure(f'{TRUSTING}[web]\nport = {behind}\npublic_url = "{url}"\n[web.members]\nkim = "operator"\n')
+    proxy = Proxy(home.root, behind, "kim", secret)
+    with home.serving(INTERCOM_PROXY_SECRET=secret):
+        await trio.to_thread.run_sync(enrol, own)
+        async with home.agent(workspace) as agent, trio.open_nursery() as nursery:
+            nursery.start_soon(proxy.serve, listener)
+            asked = begin(nursery, agent, "check_clearance", title="First", diff="é\n", file_path="first.txt")
+            async with browser_at(f"{url}/inbox", *proxy.arguments) as browser:
+                await make_passkey(home, browser, enrol)
+                await browser.do("approve First")
+                answer = await asked()
+                await browser.do("end")
+            assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
+            shown = await trio.to_thread.run_sync(request, home.places, "show", {"id": answer["request_id"]})
+            assert (shown["decided"]["by"], shown["decided"]["channel"]) == ("kim", "web")
             nursery.cancel_scope.cancel()
     found = verify(home)
     assert (found["ok"], found["faults"]) == (True, [])

@@ -303,14 +303,14 @@ export class Inbox {
     if (was === "live" && link.state !== "live") this.board.disconnected();
     if (was === "reconnecting" && link.state === "live") {
       this.announce("Connected again.");
-      void this.#refresh();
+      void this.refresh();
       void this.queries.invalidateQueries();
     }
     this.changed();
   }
 
-  /** Learn what may have changed with another run of the server: the role, an operator key, the version. */
-  async #refresh(): Promise<void> {
+  /** Learn what may have changed at the server: the role, an operator key, the version. */
+  async refresh(): Promise<void> {
     try {
       const before = this.me;
       const session = this.api.session;
@@ -626,6 +626,8 @@ export class Inbox {
     if (fault instanceof ApiError && fault.isSignedOut) {
       this.#signedOut("Your session has ended, or the server has restarted.");
     }
+    // An operator key may have been made while this page was open: then it asks for signatures from now on.
+    if (fault instanceof ApiError && fault.status === 403 && !this.signs) void this.refresh();
     this.say("error", `${what}: ${sentence(fault)}`);
   }
 

@@ -1,4 +1,5 @@
-/** Makes a passkey, and shows what its owner types in a terminal so that it counts. */
+/** Makes a passkey, and shows what its owner types in a terminal so that it counts. Where nothing is signed yet, it says
+ *  what has to be made first, and goes on once that is there. */
 
 import { useEffect, useState } from "react";
 import { Button } from "@/components/ui/button";
@@ -30,6 +31,12 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
     return () => clearInterval(timer);
   }, [inbox, made, counts]);
 
+  useEffect(() => {
+    if (inbox.signs) return;
+    const timer = setInterval(() => void inbox.refresh(), INTERVAL);
+    return () => clearInterval(timer);
+  }, [inbox, inbox.signs]);
+
   const make = async () => {
     setBusy(true);
     setFault("");
@@ -40,6 +47,33 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
     }
     setBusy(false);
   };
+  if (!inbox.signs) {
+    return (
+      <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
+        <DialogContent>
+          <DialogHeader>
+            <DialogTitle>Sign decisions with a passkey</DialogTitle>
+            <DialogDescription>
+              Nothing is signed here yet, so whoever has this browser, or a program that takes it over, can decide. With
+              a passkey each decision needs your fingerprint, face, PIN or security key. An operator key lets passkeys
+              count: make it first, in a terminal on the server’s machine.
+            </DialogDescription>
+          </DialogHeader>
+          <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm whitespace-pre-wrap">
+            agent-intercom-ctl key create
+          </pre>
+          <p role="status" className="text-[0.8125rem] text-muted-foreground">
+            Once it is there, this goes on by itself. From then on all decisions are signed, in the terminal too.
+          </p>
+          <DialogFooter>
+            <Button variant="outline" size="touch" onClick={onClose}>
+              Close
+            </Button>
+          </DialogFooter>
+        </DialogContent>
+      </Dialog>
+    );
+  }
   return (
     <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
       <DialogContent>

@@ -137,6 +137,32 @@ describe("one request", () => {
     await undoBar().waitFor();
   });
 
+  test("is shown inline or side by side, and the next one as the last", async () => {
+    for (const title of ["One way", "The other way"]) server.put(proposal(title));
+    await visit();
+    await select("One way");
+    const diff = page.getByTestId("diff");
+    const [before, after] = [diff.getByText("sum(item.price for"), diff.getByText("# Prices are net")];
+    const rows = async () => {
+      const [one, other] = [await before.boundingBox(), await after.boundingBox()];
+      return {
+        isBeside: Math.abs((one?.y ?? 0) - (other?.y ?? 99)) < 8,
+        isRight: (other?.x ?? 0) - (one?.x ?? 0) > 100,
+      };
+    };
+    expect(await rows()).toEqual({ isBeside: false, isRight: false });
+    await press("v");
+    await expect.poll(rows).toEqual({ isBeside: true, isRight: true });
+    await select("The other way");
+    await expect.poll(rows).toEqual({ isBeside: true, isRight: true });
+    await page.getByRole("radio", { name: "Inline" }).click();
+    await expect.poll(rows).toEqual({ isBeside: false, isRight: false });
+    // Where two do not fit beside each other, they are not.
+    await press("v");
+    await page.setViewportSize({ width: 900, height: 800 });
+    await expect.poll(rows).toEqual({ isBeside: false, isRight: false });
+  });
+
   test("is approved in part: what the agent is told is said first", async () => {
     const card = proposal("Three hunks", 3);
     server.put(card);

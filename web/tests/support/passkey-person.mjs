@@ -1,4 +1,4 @@
-/** A person in Chromium, with an authenticator of Chromium's own: `node passkey-person.mjs LINK`.
+/** A person in Chromium, with an authenticator of Chromium's own: `node passkey-person.mjs LINK [ARGUMENT OF CHROMIUM...]`.
  *
  *  Makes a passkey on the page, and prints the code. Each line on stdin is what to do next; its end is printed. */
 
@@ -8,7 +8,9 @@ import { chromium } from "playwright-core";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const executablePath = process.env.CHROMIUM ?? PLACES.find((each) => existsSync(each));
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+// How the page's name is found, for example, if it is not this machine's own.
+const more = process.argv.slice(3);
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", ...more] });
 const page = await (
   await browser.newContext({
     viewport: { width: 1280, height: 800 },

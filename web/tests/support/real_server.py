@@ -1,6 +1,6 @@
 """A real server with three real agents, for the test of the page in a browser: one proposes changes, one asks, and one
-waits for work. Prints a JSON object a line: the link to the page, and what each agent was answered. Ends when its
-standard input does.
+waits for work. Prints a JSON object a line: the link to the page, and what each agent was answered. Each line on its
+standard input asks for another link, with these fields of `web` as JSON. Ends when that input does.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ async def main() -> None:
             for kind in ("approval", "prompt", "standby"):
                 await person.card(kind=kind)
             say(**await person.do("web"))
-            await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+            async for line in trio.wrap_file(sys.stdin):
+                say(another=(await person.do("web", **json.loads(line)))["url"])
             nursery.cancel_scope.cancel()
 
 

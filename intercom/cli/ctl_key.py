@@ -180,19 +180,31 @@ def _add(where: Places, code: str) -> int:
             f"{code[:40]!r} is not what the page shows: give all of it, 16 digits and letters a to f"
         )
     offered = request(where, "passkeys", {})["passkeys"]
-    found = next((PublicKey.of(each["public"], each["name"]) for each in offered if each["key_id"] == id), None)
+    offer = next((each for each in offered if each["key_id"] == id), None)
+    found = None if offer is None else PublicKey.of(offer["public"], offer["name"])
     passkey = None if found is None else passkeys.read(found.public)
-    if found is None or passkey is None or found.id != id:
+    if offer is None or found is None or passkey is None or found.id != id:
         raise NotFound(
             f"no passkey {id} waits for this: make one on the page, and give what it shows within some minutes"
         )
-    mine = _counting_here(where, request(where, "keys", {})["keys"])
-    if not mine:
-        raise NotFound("to add a passkey, an operator key that counts has to be on this machine, and none is")
-    say(one_line(f"passkey {id} ({found.name}) signs decisions on the page at {passkey.origin} from now on"))
-    private = unlock(mine[0], f"PIN of key {mine[0].key.id}, to add passkey {id}: ")
+    known = request(where, "keys", {})["keys"]
+    counting, here = _counting_here(where, known), operator_keys.private_keys(where)
+    # One that was made while no server ran enrols itself, as with the first decision that it signs.
+    is_first = not any(each["counts"] for each in known)
+    if not counting and not (is_first and here):
+        raise NotFound(
+            "to add a passkey, an operator key that counts has to be on this machine, and none is; see"
+            " agent-intercom-ctl key list"
+        )
+    kept = (counting or list(here))[0]
+    # Whoever may decide proposes passkeys: the person with the PIN has to know whose it is.
+    whose = f"passkey {id} ({found.name}), made by {offer['by']},"
+    say(one_line(f"{whose} signs decisions on the page at {passkey.origin} from now on"))
+    private = unlock(kept, f"PIN of key {kept.key.id}, to add passkey {id}: ")
+    if not counting:
+        _enrol(where, kept, private)
     operator_keys.add_public(where, found)
-    signature = key_fields("add", found.public, found.name, mine[0].key.id, private.sign)
+    signature = key_fields("add", found.public, found.name, kept.key.id, private.sign)
     request(where, "key-add", {"public": found.public, "name": found.name, "signature": signature})
     print(f"added passkey {id}")
     return 0

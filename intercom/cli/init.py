@@ -45,7 +45,7 @@ from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE
 from intercom.model.server_view import DEFAULT_PORT
 from intercom.operators.ctl.client import NoServer, Refusal
-from intercom.workspace.files import check_workspace
+from intercom.workspace.files import check_workspace, version_control_root
 
 #: What a person must know before hooks are installed.
 HOOKS_NOTICE = """\
@@ -146,6 +146,9 @@ def _run(args: argparse.Namespace, report: Report) -> int:
             report.say(not_recorded)
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
+    if chosen and settings.default_workspace_root is None and version_control_root(workspace) is None:
+        report.say("         under no version control: Intercom refuses an agent there if its client does not say in")
+        report.say("         which project it is. Run git init there, or set default_workspace_root")
     served = settings if args.http is not None else None
     plans = [_plan(name, workspace, named, served, args.agent) for name in chosen]
     if args.write:

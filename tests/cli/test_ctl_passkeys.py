@@ -16,7 +16,7 @@ from intercom.local.places import Places, places
 from intercom.model import signing
 from intercom.model.errors import InvalidArguments, NotFound
 from tests.operators.ctl_server import environ
-from tests.support.keys import make_key_file
+from tests.support.keys import Key, make_key_file
 from tests.support.passkeys import Authenticator
 
 PIN = "correct horse"
@@ -39,7 +39,7 @@ class Server:
             case "passkeys":
                 return {
                     "passkeys": [
-                        {"key_id": self.claims or each.id, "public": each.public, "name": each.name}
+                        {"key_id": self.claims or each.id, "public": each.public, "name": each.name, "by": "zoe"}
                         for each in self.offered
                     ]
                 }
@@ -127,7 +127,7 @@ def test_another_passkey_in_its_place_is_not_added(where: Places, kept: KeyFile,
 def test_without_a_key_that_counts_here_or_its_pin_nothing_is_added(
     where: Places, kept: KeyFile, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.counting = []
+    server.counting = [PublicKey(Key().public.public, "somebody else's")]
     with pytest.raises(NotFound, match="an operator key that counts has to be on this machine"):
         key(where, "add", ID)
     server.counting = [kept.key]
@@ -138,6 +138,26 @@ def test_without_a_key_that_counts_here_or_its_pin_nothing_is_added(
     assert operator_keys.read_public(Path(where.operator_keys_file)).keys() == {kept.key.id}
 
 
+def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_passkey(
+    where: Places, kept: KeyFile, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.counting = []
+    typed: list[str] = []
+    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: typed.append(prompt) or PIN)
+    assert key(where, "add", ID) == 0
+    assert len(typed) == 1
+    own, phone = server.enrolled
+    for sent in (own, phone):
+        at = sent["signature"]["at"]
+        said = signing.key_statement("add", public=sent["public"], name=sent["name"], at=at, by=kept.key.id)
+        assert operator_keys.verifies(kept.key.public, sent["signature"]["value"], said)
+    assert (own["public"], phone["public"]) == (kept.key.public, PHONE.public.public)
+    # Without one here there is nothing to enrol.
+    Path(kept.path).unlink()
+    with pytest.raises(NotFound, match="key list"):
+        key(where, "add", ID)
+
+
 def test_the_name_of_a_passkey_cannot_write_on_the_terminal(
     where: Places, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +165,7 @@ def test_the_name_of_a_passkey_cannot_write_on_the_terminal(
     monkeypatch.setattr(ctl_key, "say", said.append)
     server.offered = [evolve(PHONE.public, name="phone")]
     key(where, "add", ID)
-    assert said == [f"passkey {ID} (phone) signs decisions on the page at {PHONE.origin} from now on"]
+    assert said == [f"passkey {ID} (phone), made by zoe, signs decisions on the page at {PHONE.origin} from now on"]
 
 
 def test_passkeys_are_listed_and_go_with_their_key(

@@ -398,6 +398,18 @@ def test_a_configuration_outside_the_home_directory_cannot_be_named_in_a_shared_
     assert init_with(*words, "--client", "codex") == 0
 
 
+def test_a_project_under_no_version_control_is_named_since_some_clients_do_not_say_where_they_are(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = own_home / "project"
+    monkeypatch.chdir(project)
+    assert init_with("--write", "--client", "codex") == 0
+    assert "under no version control" in capsys.readouterr().out
+    (project / ".git").mkdir()
+    assert init_with("--write", "--client", "codex") == 0
+    assert "version control" not in capsys.readouterr().out
+
+
 def test_in_a_directory_below_the_project_it_writes_at_the_root_and_says_so(
     own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

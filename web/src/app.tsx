@@ -37,7 +37,6 @@ import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
 import { CardList } from "@/views/card-list";
 import { ConfirmDialog, HelpDialog } from "@/views/dialogs";
-import { PasskeyDialog } from "@/views/passkey-dialog";
 import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
 import { SigningBar } from "@/views/signing";
 
@@ -47,6 +46,7 @@ const Server = lazyView(() => import("@/views/server/server-page"));
 const Settings = lazyView(() => import("@/views/settings/settings"));
 const EditDialog = lazyDialog(() => import("@/views/edit-dialog"));
 const PermitDialog = lazyDialog(() => import("@/views/permit-dialog"));
+const PasskeyDialog = lazyDialog(() => import("@/views/passkey-dialog"));
 const PermittedDialog = lazyDialog(() => import("@/views/permitted-dialog"));
 
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
@@ -67,6 +67,7 @@ function Opened() {
     <>
       {opened?.name === "edit" && <EditDialog card={opened.card} onClose={close} />}
       {opened?.name === "permit" && <PermitDialog card={opened.card} onClose={close} />}
+      {opened?.name === "passkey" && <PasskeyDialog onClose={close} />}
       {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
     </>
   );
@@ -78,7 +79,6 @@ export function App() {
   const { view, names, isOpen: isFilled } = usePlace();
   const isWide = useIsWide();
   const [isHelp, setHelp] = useState(false);
-  const [isPasskey, setPasskey] = useState(false);
   const [lastSession, setLastSession] = useState<string | null>(null);
   const named = view === "sessions" ? names[0] : undefined;
   const session = named ?? lastSession;
@@ -140,7 +140,7 @@ export function App() {
   const isList = isWide || !isOpen;
   return (
     <div className="flex h-dvh flex-col">
-      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} onPasskey={() => setPasskey(true)} />
+      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} />
       <LinkBar />
       <main
         aria-busy={!board.counts(performance.now())}
@@ -181,7 +181,6 @@ export function App() {
       <ConfirmDialog />
       <SigningBar />
       <HelpDialog isOpen={isHelp} onClose={() => setHelp(false)} />
-      {isPasskey && <PasskeyDialog onClose={() => setPasskey(false)} />}
       <p className="sr-only" role="status" aria-live="polite">
         {inbox.announced}
       </p>
@@ -189,8 +188,7 @@ export function App() {
   );
 }
 
-function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPasskey: () => void }) {
-  const { view, isWide, onHelp, onPasskey } = props;
+function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp: () => void }) {
   const inbox = useInbox();
   return (
     <header className="flex h-12 shrink-0 items-center gap-1 border-b px-3 md:px-4">
@@ -252,7 +250,7 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
             <BellIcon aria-hidden /> Notifications
           </DropdownMenuItem>
           {mayDecide(inbox.me?.role ?? "") && !whyNoPasskeys() && (
-            <DropdownMenuItem onSelect={onPasskey}>
+            <DropdownMenuItem onSelect={() => inbox.open({ name: "passkey" })}>
               <KeyRoundIcon aria-hidden /> Make a passkey
             </DropdownMenuItem>
           )}

@@ -41,8 +41,9 @@ export type Identity =
   | { state: "unreachable"; why: string }
   | { state: "refused"; why: string };
 
-/** What is open over the page: the editor of a proposal, what would always be allowed, or what is allowed already. */
-export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" };
+/** What is open over the page: the editor of a proposal, what would always be allowed, what is allowed already, or a new
+ *  passkey. */
+export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" | "passkey" };
 
 interface Request {
   command: string;

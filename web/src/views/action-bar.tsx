@@ -1,6 +1,6 @@
 /** The bar at the bottom: what can be decided about the selected request, or about the marked ones together. */
 
-import { EllipsisIcon, XIcon } from "lucide-react";
+import { EllipsisIcon, KeyRoundIcon, XIcon } from "lucide-react";
 import { useEffect, useRef, useState, type MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
 import {
@@ -17,6 +17,7 @@ import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useDraft, useInbox } from "@/server/inbox";
+import { whyNoPasskeys } from "@/server/passkeys";
 
 const FIRST = new Set(["approve", "accept", "continue", "proceed", "nudge"]);
 const AGAINST = new Set(["reject", "stop", "cancel"]);
@@ -101,11 +102,13 @@ export function ActionBar({ card }: { card: Card }) {
       {inbox.cannotDecide ? (
         <p className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</p>
       ) : inbox.needsTerminal ? (
-        <p className="text-[0.8125rem] text-muted-foreground">
-          An operator key is set, so decisions are signed in a terminal:{" "}
-          <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> shows how.
-          To sign here, make a passkey in the menu at the top.
-        </p>
+        <>
+          <p className="min-w-0 flex-1 basis-60 text-[0.8125rem] text-muted-foreground">
+            An operator key is set, so decisions are signed: here with a passkey, or in a terminal, as{" "}
+            <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> says.
+          </p>
+          <MakePasskey />
+        </>
       ) : waits || sent ? (
         <p className="text-[0.8125rem] text-muted-foreground" role="status">
           {waits
@@ -142,10 +145,12 @@ export function BatchBar() {
       {inbox.cannotDecide ? (
         <span className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</span>
       ) : inbox.needsTerminal ? (
-        <span className="text-[0.8125rem] text-muted-foreground">
-          An operator key is set, so decisions are signed: make a passkey in the menu at the top, or decide in a
-          terminal.
-        </span>
+        <>
+          <span className="min-w-0 flex-1 basis-60 text-[0.8125rem] text-muted-foreground">
+            An operator key is set, so decisions are signed: here with a passkey, or in a terminal.
+          </span>
+          <MakePasskey />
+        </>
       ) : (
         <Actions rows={board.rows} total={2} />
       )}
@@ -272,6 +277,17 @@ export function UndoBar() {
       isBusy={takeable.some((act) => act.card && inbox.isTakingBack(act.card.id))}
       onHide={() => setHidden(ids)}
     />
+  );
+}
+
+/** Leads to a passkey of one's own, where none signs yet. */
+function MakePasskey() {
+  const inbox = useInbox();
+  if (whyNoPasskeys()) return null;
+  return (
+    <Button size="touch" className="max-md:w-full" onClick={() => inbox.open({ name: "passkey" })}>
+      <KeyRoundIcon aria-hidden /> Make a passkey
+    </Button>
   );
 }
 

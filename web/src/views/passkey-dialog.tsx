@@ -13,11 +13,13 @@ import {
 } from "@/components/ui/dialog";
 import { Input } from "@/components/ui/input";
 import { sentence, useInbox } from "@/server/inbox";
+import { CopyButton } from "./copy-button";
 
 /** How often it is asked whether the passkey was enrolled, in milliseconds. */
 const INTERVAL = 2_000;
+const CREATE = "agent-intercom-ctl key create";
 
-export function PasskeyDialog({ onClose }: { onClose: () => void }) {
+export default function PasskeyDialog({ onClose }: { onClose: () => void }) {
   const inbox = useInbox();
   const [name, setName] = useState("this browser");
   const [made, setMade] = useState<string | null>(null);
@@ -37,6 +39,7 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
     return () => clearInterval(timer);
   }, [inbox, inbox.signs]);
 
+  const enrol = `agent-intercom-ctl key add ${made?.match(/.{4}/g)?.join("-") ?? ""}`;
   const make = async () => {
     setBusy(true);
     setFault("");
@@ -59,9 +62,7 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
               count: make it first, in a terminal on the server’s machine.
             </DialogDescription>
           </DialogHeader>
-          <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm whitespace-pre-wrap">
-            agent-intercom-ctl key create
-          </pre>
+          <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm whitespace-pre-wrap">{CREATE}</pre>
           <p role="status" className="text-[0.8125rem] text-muted-foreground">
             Once it is there, this goes on by itself. From then on all decisions are signed, in the terminal too.
           </p>
@@ -69,6 +70,9 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
             <Button variant="outline" size="touch" onClick={onClose}>
               Close
             </Button>
+            <CopyButton text={CREATE} variant="default">
+              Copy the command
+            </CopyButton>
           </DialogFooter>
         </DialogContent>
       </Dialog>
@@ -102,9 +106,7 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
           </form>
         ) : (
           !counts && (
-            <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm whitespace-pre-wrap">
-              agent-intercom-ctl key add {made.match(/.{4}/g)?.join("-")}
-            </pre>
+            <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm whitespace-pre-wrap">{enrol}</pre>
           )
         )}
         {fault && (
@@ -116,6 +118,11 @@ export function PasskeyDialog({ onClose }: { onClose: () => void }) {
           <Button variant="outline" size="touch" onClick={onClose}>
             Close
           </Button>
+          {made !== null && !counts && (
+            <CopyButton text={enrol} variant="default">
+              Copy the command
+            </CopyButton>
+          )}
           {made === null && (
             <Button type="submit" form="passkey" size="touch" disabled={isBusy || !name.trim()}>
               Make it

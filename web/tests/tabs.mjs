@@ -1,6 +1,7 @@
 /** Ten tabs of one browser at a real server: `npm run tabs`. Five show an inbox of 500 requests, and five a room that
- *  gets 20 messages a second. It needs Chromium; Python is `PYTHON`. Ends with 1 if a tab misses anything, or if, in the
- *  tab in front, the median time from a key to the next frame, or from a message to its text, is above 100 ms. */
+ *  gets 20 messages a second; then agents ask while one looks at the inbox. It needs Chromium; Python is `PYTHON`. Ends
+ *  with 1 if a tab misses anything, or if, in the tab in front, the median time from a key to the next frame, from a
+ *  message to its text, or from an agent's question to the frame that shows it, is above 100 ms. */
 
 import { spawn } from "node:child_process";
 import { availableParallelism, loadavg } from "node:os";
@@ -15,6 +16,9 @@ const POSTS = RATE * SECONDS;
 const TABS = 5;
 /** How many keys are typed in one tab, before the next one is looked at. */
 const KEYS = 20;
+/** How many agents ask while one looks, and how long after each other, in milliseconds. */
+const ASKS = 40;
+const PAUSE = 250;
 const MEDIAN = 100;
 
 const root = join(import.meta.dirname, "../..");
@@ -36,19 +40,27 @@ function watch() {
   window.seen = {};
   window.keys = [];
   window.isFront = false;
+  window.asked = {};
+  const drawn = (done) =>
+    requestAnimationFrame(() => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = done;
+      port2.postMessage(0);
+    });
   const look = () => {
+    for (const row of document.querySelectorAll("[data-card]")) {
+      const [, number, at] = /ask (\d+) at (\d+)/.exec(row.textContent) ?? [];
+      if (number === undefined || number in window.asked) continue;
+      window.asked[number] = null;
+      drawn(() => (window.asked[number] = Date.now() - Number(at)));
+    }
     for (const article of document.querySelectorAll("article")) {
       const [, number, at] = /post (\d+) at (\d+)/.exec(article.textContent) ?? [];
       if (number !== undefined) window.seen[number] ??= { time: Date.now() - Number(at), isFront: window.isFront };
     }
   };
   new MutationObserver(look).observe(document, { childList: true, subtree: true, characterData: true });
-  const key = (event) =>
-    requestAnimationFrame(() => {
-      const { port1, port2 } = new MessageChannel();
-      port1.onmessage = () => window.keys.push(performance.now() - event.timeStamp);
-      port2.postMessage(0);
-    });
+  const key = (event) => drawn(() => window.keys.push(performance.now() - event.timeStamp));
   document.addEventListener("keydown", key, true);
 }
 
@@ -163,6 +175,19 @@ try {
   if (waiting.some((text) => text !== `${CARDS} waiting`)) faults.push("a tab of the inbox does not show all requests");
   console.log(`streams: ${streams.size} open, ${most} at most at once`);
   if (streams.size !== 2) faults.push("the tabs do not share their streams");
+  const [inbox] = inboxes;
+  await inbox.bringToFront();
+  await sleep(1_000);
+  for (let number = 0; number < ASKS; number += 1) {
+    server.stdin.write(`${number}\n`);
+    await sleep(PAUSE);
+  }
+  await inbox.getByText(`${CARDS + ASKS} waiting`).waitFor();
+  await sleep(500);
+  const asked = Object.values(await inbox.evaluate(() => window.asked)).filter((time) => time !== null);
+  // The newest of the most urgent may be below the edge of the list.
+  if (asked.length < ASKS / 4) faults.push(`only ${asked.length} of ${ASKS} questions were seen`);
+  show("question to frame, with 500 waiting", asked);
   show("key to frame", (await Promise.all(inboxes.map((page) => page.evaluate(() => window.keys)))).flat());
   const times = seen.flatMap(Object.values);
   const inFront = times.filter((each) => each.isFront).map((each) => each.time);

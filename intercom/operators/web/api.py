@@ -161,7 +161,9 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", {"type": "object"})},
         f"{BASE}/passkeys": {
             "get": _operation(
-                "passkeys", "The passkeys that sign here, and those that nobody has enrolled yet.", {"type": "object"}
+                "list-passkeys",
+                "The passkeys that sign here, and those that nobody has enrolled yet.",
+                {"type": "object"},
             ),
             "post": _operation(
                 "propose-passkey",

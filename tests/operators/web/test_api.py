@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,23 @@ def test_the_document_has_every_command_with_its_fields_and_no_other() -> None:
     viewers: dict[str, Any] = api.openapi(WebRole.VIEWER)["paths"]  # type: ignore[assignment]
     assert api.COMMANDS_PATH + "approve" not in viewers
     assert api.COMMANDS_PATH + "pending" in viewers
+
+
+def test_programs_that_are_made_from_the_document_have_one_name_for_each_call() -> None:
+    document: Any = api.openapi()
+    calls = [call["operationId"] for path in document["paths"].values() for call in path.values()]
+    assert len(calls) == len(set(calls))
+    text = json.dumps(document)
+    for name in re.findall(r'"#/components/schemas/(\w+)"', text):
+        assert name in document["components"]["schemas"]
+    used = {
+        name
+        for path in document["paths"].values()
+        for call in path.values()
+        for way in call["security"]
+        for name in way
+    }
+    assert used == document["components"]["securitySchemes"].keys()
 
 
 def test_the_list_says_what_must_be_given() -> None:

@@ -197,7 +197,7 @@ def _add(where: Places, code: str) -> int:
             " agent-intercom-ctl key list"
         )
     kept = (counting or list(here))[0]
-    # Whoever may decide proposes passkeys: the person with the PIN has to know whose it is.
+    # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is.
     whose = f"passkey {id} ({found.name}), made by {offer['by']},"
     say(one_line(f"{whose} signs decisions on the page at {passkey.origin} from now on"))
     private = unlock(kept, f"PIN of key {kept.key.id}, to add passkey {id}: ")

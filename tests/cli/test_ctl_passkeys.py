@@ -143,7 +143,12 @@ def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_pa
 ) -> None:
     server.counting = []
     typed: list[str] = []
-    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: typed.append(prompt) or PIN)
+
+    def typing(prompt: str) -> str:
+        typed.append(prompt)
+        return PIN
+
+    monkeypatch.setattr(ctl_key, "ask_pin", typing)
     assert key(where, "add", ID) == 0
     assert len(typed) == 1
     own, phone = server.enrolled

@@ -537,7 +537,7 @@ class WebSite:
         return origin_of(self.port)
 
     async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession | Member) -> None:
-        """Keep a passkey that was made on the page until it is enrolled in a terminal. It manages no keys: whoever
+        """Keep a passkey that was made on the page until it is enrolled in a terminal. It manages no keys: who
         decides may have to sign, and who has the PIN of an operator key says whether this one counts."""
         if not session.role.includes(WebRole.OPERATOR):
             raise Unauthorized(f"your role is {session.role.value}: to propose a passkey needs the role operator")

@@ -59,9 +59,13 @@ test("an operator key that was made meanwhile is noticed with the first decision
   page = watched.page;
   await page.locator("[data-card]").filter({ hasText: "Sign me" }).click();
   await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+  // What was not seen would be asked about once more.
+  await page.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
   server.isSigned = true;
   server.refusal = { status: 403, code: "unauthorized", message: "this server takes only signed decisions" };
   await page.keyboard.press("a");
   await page.getByTestId("messages").getByText("this server takes only signed decisions").waitFor({ timeout: 12_000 });
   await page.getByText("An operator key is set").waitFor();
+  await page.getByRole("button", { name: "Make a passkey" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Make it" }).waitFor();
 });

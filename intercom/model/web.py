@@ -206,7 +206,7 @@ class WebOperations(Protocol):
 
     async def sign_out(self, prefix: str, by: str) -> SignedIn:
         """End what somebody has open in the browser with this id, or a unique start of it. `by` is who does. Raises
-        NotFound and Ambiguous, and StoreUnavailable if it is not on record; the person is signed out then too."""
+        NotFound and Ambiguous, and IpcError if it could not be recorded; the person is signed out then too."""
         ...
 
     async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:

@@ -327,7 +327,11 @@ class WebListener(ChannelActor):
         session = self._deps.sign_ins.end_from_elsewhere(asked.prefix)
         self._log.wake()
         who: JsonObject = {"user": asked.by, "for": session.name, "role": session.role.value}
-        await self.service.security_event(f"{asked.by} signed {session.name} out of the page in a browser", who)
+        try:
+            await self.service.security_event(f"{asked.by} signed {session.name} out of the page in a browser", who)
+        except STORE_FAULTS as fault:
+            message = f"{session.name} is signed out there, but that could not be recorded: {fault}"
+            raise IpcError(message, code="unavailable") from None
         return _signed_in(session)
 
     # --- links ---

@@ -37,6 +37,7 @@ from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals
 from intercom.operators.web.sign_in import LINK_LIFE, SignIns, may_use, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
+from intercom.store.client import StoreUnavailable
 from intercom.web_server import server as web_server
 from intercom.web_server.port import ConnectionProcesses
 from intercom.web_server.server import Connection
@@ -387,6 +388,28 @@ async def test_people_and_roles_are_listed_and_an_admin_signs_a_browser_out(tmp_
         assert error(await admin.command("people-sign-out", id=own)) == (404, "not_found")
         told = [summary for summary, _ in service.events]
         assert told[-1] == "kim signed kim out of the page in a browser"
+
+
+async def test_a_browser_is_signed_out_though_that_cannot_be_recorded(tmp_path: Path) -> None:
+    class Full(StandInService):
+        is_full = False
+
+        async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+            if self.is_full:
+                raise StoreUnavailable("the database is full")
+            await super().security_event(summary, data)
+
+    service = Full()
+    async with page_server(tmp_path, service) as server:
+        service.web = server.links
+        admin, lost = await server.browser(), await server.browser()
+        own = hashlib.sha256(lost.csrf.encode()).hexdigest()
+        service.is_full = True
+        refused = await admin.command("people-sign-out", id=own[:32])
+        assert error(refused) == (503, "unavailable")
+        assert "is signed out there, but that could not be recorded: the database is full" in refused.body.decode()
+        assert error(await lost.get(f"{API}/me")) == (401, "unauthorized")
+        assert (await admin.get(f"{API}/me")).status == 200
 
 
 async def test_a_viewer_sees_events_and_no_passkeys_that_wait(tmp_path: Path) -> None:

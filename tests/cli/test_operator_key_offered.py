@@ -96,8 +96,15 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         # Listed before the server started, and not enrolled: nobody has signed with it yet.
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        assert found.state is State.OK
+        assert f"the first one that you sign enrols your key {key}" in found.text
+        assert "key enrol" in found.advice
+        # Of a key that is not here, nobody can sign a first decision.
+        await trio.Path(where(tmp_path).keys_directory).rename(tmp_path / "elsewhere")
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.FAULT
         assert f"{key}: not enrolled" in found.text
+        await trio.Path(tmp_path / "elsewhere").rename(where(tmp_path).keys_directory)
         # Nor is another made, which it would not take.
         async with on_terminal([*CTL, "key", "create"], at.env) as screen:
             await screen.until(f"{key}: not enrolled: run agent-intercom-ctl key enrol")

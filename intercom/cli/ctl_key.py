@@ -196,11 +196,16 @@ def _add(where: Places, code: str) -> int:
             "to add a passkey, an operator key that counts has to be on this machine, and none is; see"
             " agent-intercom-ctl key list"
         )
-    kept = (counting or list(here))[0]
-    # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is.
-    whose = f"passkey {id} ({found.name}), made by {offer['by']},"
-    say(one_line(f"{whose} signs decisions on the page at {passkey.origin} from now on"))
-    private = unlock(kept, f"PIN of key {kept.key.id}, to add passkey {id}: ")
+    # The server has counting keys to choose from. Of others none is chosen: another program may have put one there.
+    kept = counting[0] if counting else named_key(where, None)
+    # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is. Its name is the text
+    # of whoever made it, so it stands on a line of its own.
+    say(one_line(f"passkey {id} was made by {offer['by']}, who signs decisions with it from now on"))
+    say(one_line(f"  on the page at {passkey.origin}"))
+    say(one_line(f"  its name there: {found.name}"))
+    if not counting:
+        say(one_line(f"operator key {kept.key.id} ({kept.key.name}) counts from now on too: all decisions are signed"))
+    private = unlock(kept, f"PIN of key {kept.key.id}, to add passkey {id}")
     if not counting:
         _enrol(where, kept, private)
     operator_keys.add_public(where, found)

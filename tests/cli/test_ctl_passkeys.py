@@ -10,11 +10,12 @@ import pytest
 from attrs import define, evolve, field
 
 from intercom.cli import ctl_key
+from intercom.cli.ctl_text import one_line
 from intercom.local import operator_keys
 from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin
 from intercom.local.places import Places, places
 from intercom.model import signing
-from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
 from tests.operators.ctl_server import environ
 from tests.support.keys import Key, make_key_file
 from tests.support.passkeys import Authenticator
@@ -148,9 +149,12 @@ def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_pa
         typed.append(prompt)
         return PIN
 
+    said: list[str] = []
     monkeypatch.setattr(ctl_key, "ask_pin", typing)
+    monkeypatch.setattr(ctl_key, "say", said.append)
     assert key(where, "add", ID) == 0
     assert len(typed) == 1
+    assert said[-1] == f"operator key {kept.key.id} (kim) counts from now on too: all decisions are signed"
     own, phone = server.enrolled
     for sent in (own, phone):
         at = sent["signature"]["at"]
@@ -163,14 +167,49 @@ def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_pa
         key(where, "add", ID)
 
 
-def test_the_name_of_a_passkey_cannot_write_on_the_terminal(
-    where: Places, server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "name",
+    [
+        "phone",
+        "phone), made by kim, signs decisions on the page at http://",
+        "x was made by kim, who signs decisions with it",
+        "\u05d0\u05d1 (\u05d2) 1",
+        "\u0440hone \u3164 kim",
+    ],
+    ids=["plain", "our own sentence", "our first line", "right to left", "letters that look the same or like none"],
+)
+def test_the_name_of_a_passkey_says_nothing_of_whose_it_is(
+    where: Places, server: Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(ctl_key, "say", said.append)
-    server.offered = [evolve(PHONE.public, name="phone")]
+    server.offered = [evolve(PHONE.public, name=name)]
     key(where, "add", ID)
-    assert said == [f"passkey {ID} (phone), made by zoe, signs decisions on the page at {PHONE.origin} from now on"]
+    assert said == [
+        f"passkey {ID} was made by zoe, who signs decisions with it from now on",
+        f"  on the page at {PHONE.origin}",
+        f"  its name there: {one_line(name)}",
+    ]
+
+
+def test_of_several_keys_that_do_not_count_none_is_chosen(
+    where: Places, kept: KeyFile, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program of this user may have put one there, and the oldest would be asked for first."""
+    server.counting = []
+    planted = make_key_file(where, "another horse", "kim", "2001-01-01T00:00:00.000000+00:00")
+    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: pytest.fail(f"asked for a PIN: {prompt}"))
+    with pytest.raises(Ambiguous, match="there are 2 operator keys"):
+        key(where, "add", ID)
+    assert server.enrolled == []
+    # Once the own one counts, it is the one that is asked for.
+    server.counting = [kept.key]
+    prompts: list[str] = []
+    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: prompts.append(prompt) or PIN)
+    key(where, "add", ID)
+    assert prompts == [f"PIN of key {kept.key.id}, to add passkey {ID} (esc to leave): "]
+    assert [each["public"] for each in server.enrolled] == [PHONE.public.public]
+    assert planted.path.exists()
 
 
 def test_passkeys_are_listed_and_go_with_their_key(

@@ -7,6 +7,7 @@ cannot be another one. What was proposed is kept in memory for some minutes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
@@ -20,7 +21,7 @@ from intercom.model.errors import ConfigError, InvalidArguments, InvalidState
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.web import ProposedPasskey
 
-#: How long a proposal waits for its enrolment, and how many wait at once; the oldest are dropped first.
+#: How long a proposal waits for its enrolment, and how many wait at once. The oldest of whoever has most is dropped.
 PROPOSAL_LIFE = timedelta(minutes=10)
 MOST_PROPOSALS = 8
 
@@ -38,7 +39,8 @@ def port_of(keys: Iterable[PublicKey]) -> int | None:
     found = None
     for key in keys:
         passkey = passkeys.read(key.public) if key.is_passkey else None
-        if passkey is not None and passkey.relying_party == NAME:
+        # A public address may lead to this machine by the same name: its port is the proxy's.
+        if passkey is not None and passkey.origin.startswith(f"http://{NAME}"):
             found = int(passkey.origin.rpartition(":")[2]) if passkey.origin.count(":") == 2 else 80
     return found
 
@@ -59,18 +61,27 @@ class Proposals:
         self._proposed.pop(key.id, None)
         made = ProposedPasskey(key.id, key.public, name, passkey.origin, by, self.now() + PROPOSAL_LIFE)
         self._proposed[key.id] = made
-        while len(self._proposed) > MOST_PROPOSALS:
-            del self._proposed[next(iter(self._proposed))]
+        self._drop_over()
+        if len(self._proposed) > MOST_PROPOSALS:
+            # Nobody pushes out what others wait for.
+            most = Counter(each.by for each in self._proposed.values())
+            one = max(self._proposed.values(), key=lambda each: most[each.by])
+            del self._proposed[one.key_id]
         return made
 
     def waiting(self, known: Iterable[str]) -> tuple[ProposedPasskey, ...]:
         """Return those that still wait: not those in `known`, which are enrolled."""
-        now, enrolled = self.now(), set(known)
+        for id in known:
+            self._proposed.pop(id, None)
+        self._drop_over()
+        return tuple(self._proposed.values())
+
+    def _drop_over(self) -> None:
+        now = self.now()
         for id, each in tuple(self._proposed.items()):
             # The clock may have been set back since: then it was proposed in the future.
-            if id in enrolled or not timedelta(0) <= each.expires_at - now <= PROPOSAL_LIFE:
+            if not timedelta(0) <= each.expires_at - now <= PROPOSAL_LIFE:
                 del self._proposed[id]
-        return tuple(self._proposed.values())
 
 
 def read_proposal(origin: str, data: JsonObject) -> tuple[Passkey, str]:

@@ -247,9 +247,11 @@ class SignIns:
         """End the session whose id begins like this, and return it. Raises NotFound and Ambiguous."""
         found = [each for each in self.every() if prefix and each.id.startswith(prefix)]
         if not found:
-            raise NotFound(f"no browser that is signed in has an id that begins with {prefix!r}: people list has them")
+            raise NotFound(
+                f"no browser that is signed in has an id that begins with {prefix[:40]!r}: people list has them"
+            )
         if len(found) > 1:
-            raise Ambiguous(f"{prefix!r} fits {len(found)} browsers; give more of the id")
+            raise Ambiguous(f"{prefix[:40]!r} fits {len(found)} browsers; give more of the id")
         self._sessions = {key: each for key, each in self._sessions.items() if each != found[0]}
         return found[0]
 

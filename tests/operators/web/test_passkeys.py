@@ -243,6 +243,20 @@ def test_proposals_wait_for_ten_minutes_and_the_oldest_gives_way() -> None:
         proposals.propose(passkey, "", "kim")
 
 
+def test_nobody_pushes_out_the_passkeys_of_others() -> None:
+    proposals = Proposals(lambda: NOW)
+
+    def propose(by: str) -> str:
+        phone = Authenticator()
+        passkey, name = read_proposal(phone.origin, offer(phone))  # type: ignore[arg-type]
+        return proposals.propose(passkey, name, by).key_id
+
+    kims, sams = propose("kim"), propose("sam")
+    flood = [propose("mallory") for _ in range(3 * MOST_PROPOSALS)]
+    waiting = [each.key_id for each in proposals.waiting(())]
+    assert waiting == [kims, sams, *flood[2 - MOST_PROPOSALS :]]
+
+
 # --- the address -----------------------------------------------------------------------------------------------------
 
 
@@ -310,4 +324,7 @@ async def test_a_server_opens_the_port_again_at_which_its_passkeys_work(tmp_path
 def test_ports_of_origins() -> None:
     for port in (80, 1, 8123, 65535):
         assert port_of([Key().public, Authenticator(origin_of(port)).public]) == port
-    assert port_of([Key().public, Authenticator("https://intercom.example.org").public]) is None
+    for public in ("https://intercom.example.org", "https://localhost:8443", "https://localhost"):
+        # What is there is a proxy, also if it is on this machine.
+        assert port_of([Authenticator(public).public]) is None
+        assert port_of([Authenticator(origin_of(8123)).public, Authenticator(public).public]) == 8123

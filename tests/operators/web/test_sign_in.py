@@ -211,9 +211,10 @@ def test_sessions_are_listed_by_ids_that_sign_nobody_in_and_ended_from_elsewhere
     for each in sessions:
         assert sign_ins.find([each.id]) is None
         assert not each.shows_csrf(each.id.encode())
-    for wrong in ("", "x", secrets[1]):
-        with pytest.raises(NotFound):
+    for wrong in ("", "x", secrets[1], sessions[1].csrf, "x" * 60_000):
+        with pytest.raises(NotFound) as refused:
             sign_ins.end_from_elsewhere(wrong)
+        assert len(str(refused.value)) < 200
     assert sign_ins.end_from_elsewhere(sessions[1].id[:12]).name == "sam"
     assert sign_ins.find([secrets[1]]) is None
     assert sign_ins.find([secrets[0]]) is not None

@@ -121,6 +121,15 @@ describe("colours", () => {
     expect(highlight("python", ["x".repeat(501)])).toBeNull();
   });
 
+  test("of parts in parts that no stack holds there are none, and nothing fails", () => {
+    expect(
+      highlight(
+        "bash",
+        Array.from({ length: 41 }, () => "${".repeat(245)),
+      ),
+    ).toBeNull();
+  });
+
   test("of code in a text are of the language that its word names", () => {
     expect(["python", "PY", "js", "c++", "shell", "TypeScript", "rs"].map(languageNamed)).toEqual([
       "python",

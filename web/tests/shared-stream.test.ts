@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { relation } from "../src/server/shared-stream";
-import { FakeBrowser, FakeServer, numbers } from "./support/fake-tabs";
+import { PATIENCE } from "../src/server/turns";
+import { FakeBrowser, FakeServer, numbers, type FakeTab } from "./support/fake-tabs";
 
 let server: FakeServer;
 let browser: FakeBrowser;
@@ -207,6 +208,38 @@ describe("more rooms than places", () => {
     const looked = browser.open("alex", "/rooms/looked/events", 2);
     await pass(1_000);
     expect(looked.state).toBe("live");
+  });
+
+  test("that are frozen with both places lose one to a tab that somebody looks at", async () => {
+    await openRooms(2);
+    const [one, other] = browser.tabs as [FakeTab, FakeTab];
+    // Some browsers stop hidden tabs, and let them keep their locks.
+    for (const tab of [one, other]) tab.isFrozen = true;
+    const looked = [1, 2, 3].map((at) => browser.open("alex", `/rooms/looked ${at}/events`, 2));
+    const hidden = browser.open("alex", "/rooms/hidden/events", 2);
+    hidden.isHidden = true;
+    await pass(PATIENCE + 10_000);
+    expect(looked.map((tab) => tab.state)).toEqual(looked.map(() => "live"));
+    for (const tab of [one, other]) tab.thaw();
+    await pass(60_000);
+    server.say();
+    await pass(15_000);
+    expect(seen()).toEqual(all(2));
+    expect(states()).toEqual(all("live"));
+    expect(server.open).toBeLessThanOrEqual(2);
+    expect(faults()).toEqual([]);
+  });
+
+  test("take turns also if the clock is set back, or the browser does not say who waits", async () => {
+    await openRooms(2);
+    const third = browser.open("alex", "/rooms/third/events", 2);
+    vi.setSystemTime(Date.now() - 3_600_000);
+    await pass(5_000);
+    expect(third.state).toBe("live");
+    browser.isSilent = true;
+    const fourth = browser.open("alex", "/rooms/fourth/events", 2);
+    await pass(10_000);
+    expect(fourth.state).toBe("live");
   });
 
   test("say that they are not live while the server is away, and come back", async () => {

@@ -116,6 +116,15 @@ export function languageNamed(word: string): string | null {
 
 /** Return the pieces of each line, in its own order and together its whole text; null if it stays plain. */
 export function highlight(language: string, lines: readonly string[]): Piece[][] | null {
+  try {
+    return coloured(language, lines);
+  } catch {
+    // Of parts in parts a text can have more than a stack holds. What comes after it in a diff has colours.
+    return null;
+  }
+}
+
+function coloured(language: string, lines: readonly string[]): Piece[][] | null {
   if (lines.some((line) => line.length > LONGEST_LINE)) return null;
   const text = lines.join("\n");
   if (text.length > MOST) return null;

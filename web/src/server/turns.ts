@@ -8,6 +8,9 @@ export const TURN = 1_000;
 const LOOK = 250;
 /** How long a place stays taken after its stream has ended: until then the server knows that too. */
 export const TURN_END = 100;
+/** How long a tab that somebody looks at waits at most. Turns are short, so whoever had a place that long is frozen: some
+ *  browsers stop a hidden tab, and let it keep its locks. */
+export const PATIENCE = 60_000;
 
 /** What the browser gives its tabs to share the places. */
 export interface PlaceLocks {
@@ -36,12 +39,16 @@ export class Turns {
   /** Wait for a place, behind those that wait already. `over` is called when another tab should have it. Rejects if
    *  `signal` is aborted before. */
   async take(signal: AbortSignal, over: () => void): Promise<Turn> {
-    const leave = await this.#any(signal);
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isEnded = false;
+    const leave = await this.#any(signal, () => {
+      if (!isEnded) over();
+    });
     const look = async (since: number) => {
-      const isEnough = this.isHidden() || Date.now() - since >= TURN;
-      if (isEnough && (await this.locks.isWanted(this.names))) {
+      // By the clock that nobody sets back: a turn of hours would be the others' loss.
+      const isEnough = this.isHidden() || performance.now() - since >= TURN;
+      // If the browser does not say so, it may be wanted.
+      if (isEnough && (await this.locks.isWanted(this.names).catch(() => true))) {
         if (!isEnded) over();
       } else if (!isEnded) {
         timer = setTimeout(() => void look(since), LOOK);
@@ -50,7 +57,7 @@ export class Turns {
     return {
       ready: () => {
         if (timer !== undefined || isEnded) return;
-        const since = Date.now();
+        const since = performance.now();
         timer = setTimeout(() => void look(since), LOOK);
       },
       end: () => {
@@ -62,13 +69,16 @@ export class Turns {
     };
   }
 
-  /** Wait for any of the places. Returns what gives it back. */
-  #any(signal: AbortSignal): Promise<() => void> {
+  /** Wait for any of the places. Returns what gives it back; `lost` is called if another tab takes it away. */
+  #any(signal: AbortSignal, lost: () => void): Promise<() => void> {
     return new Promise((taken, refused) => {
       const leaving = new Map<string, () => void>();
+      let patience: ReturnType<typeof setInterval> | undefined;
+      let place: string | null = null;
       let isDone = false;
       const leaveAll = (except = "") => {
         isDone = true;
+        clearInterval(patience);
         signal.removeEventListener("abort", abort);
         for (const [name, leave] of leaving) if (name !== except) leave();
       };
@@ -78,17 +88,28 @@ export class Turns {
       };
       if (signal.aborted) return abort();
       signal.addEventListener("abort", abort);
-      for (const name of this.names) {
+      const request = (name: string, steal: boolean) => {
         const held = () => {
           if (isDone) return leaving.get(name)?.();
+          place = name;
           leaveAll(name);
           taken(() => leaving.get(name)?.());
         };
-        leaving.set(
-          name,
-          this.locks.lock(name, false, held, () => undefined),
-        );
-      }
+        const stolen = () => {
+          if (place === name) lost();
+          // Another tab lost its patience at the same time.
+          else if (!isDone) request(name, false);
+        };
+        leaving.set(name, this.locks.lock(name, steal, held, stolen));
+      };
+      for (const name of this.names) request(name, false);
+      patience = setInterval(() => {
+        const [first] = this.names;
+        if (first === undefined || this.isHidden()) return;
+        // One is enough: the others then take turns at it.
+        leaving.get(first)?.();
+        request(first, true);
+      }, PATIENCE);
     });
   }
 }

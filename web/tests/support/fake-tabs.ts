@@ -100,6 +100,8 @@ export class FakeServer {
 /** A browser: its locks, and its channels. */
 export class FakeBrowser {
   readonly tabs: FakeTab[] = [];
+  /** Whether it does not say who waits for a lock. */
+  isSilent = false;
   readonly #locks = new Map<string, { holder: Waiting | null; queue: Waiting[] }>();
 
   constructor(
@@ -188,7 +190,12 @@ export class FakeTab {
         };
       },
       lock: (name, steal, held, lost) => browser.lock(this, name, steal, held, lost),
-      isWanted: async (names) => browser.isWanted(names),
+      isWanted: async (names) => {
+        // What waits for this is not called while the tab is frozen.
+        if (this.isFrozen) await new Promise<void>((thawed) => this.#frozen.push(thawed));
+        if (browser.isSilent) throw new DOMException("the document is not active", "InvalidStateError");
+        return browser.isWanted(names);
+      },
     };
     this.stream = new SharedStream(
       {

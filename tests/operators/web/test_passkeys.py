@@ -163,9 +163,20 @@ async def test_behind_the_proxy_a_passkey_is_of_the_public_address_and_of_no_oth
             assert (await forged.post("/passkeys", offer(phone))).status == 403
             assert await listed(server) == []
             assert (await kim.post("/passkeys", offer(phone))).json()["key_id"] == phone.public.id
+            # Whatever else a request says of an address, its own is the one that the proxy's secret shows.
+            for name in ("Forwarded", "X-Forwarded-Host", "X-Forwarded-Server", "X-Original-Host", "X-Forwarded-Proto"):
+                for value in (host, f"localhost:{server.port}", "https", f"host={host};proto=https"):
+                    assert (await here.get(f"{API}/passkeys", **{name: value})).json()["origin"] == origin_of(
+                        server.port
+                    )
+                    there = evolve(kim, more={name: value})
+                    assert (await told(there))["origin"] == origin
+            lied = {**offer(phone, "a phone"), "origin": origin, "rp_id": "intercom.example.org"}
+            assert (await here.post("/passkeys", lied)).status == 200
+            assert [each.origin for each in await server.links.proposed_passkeys()] == [origin, origin_of(server.port)]
             # It waits at this address only, for a person with a PIN.
-            assert (await told(here))["proposals"] == []
-            (event,) = [data for summary, data in service.events if "passkey" in summary]
+            assert [each["name"] for each in (await told(here))["proposals"]] == ["a phone"]
+            event, _ = [data for summary, data in service.events if "passkey" in summary]
             assert (event["user"], event["key_id"]) == ("kim", phone.public.id)
             enrol(phone.public)
             assert [each["key_id"] for each in (await told(kim))["passkeys"]] == [phone.public.id]

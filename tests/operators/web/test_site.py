@@ -390,6 +390,39 @@ async def test_people_and_roles_are_listed_and_an_admin_signs_a_browser_out(tmp_
         assert told[-1] == "kim signed kim out of the page in a browser"
 
 
+async def test_who_is_signed_out_elsewhere_in_the_middle_of_an_act_does_nothing_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        service.web = server.links
+        admin = await server.browser()
+        own = hashlib.sha256(admin.csrf.encode()).hexdigest()[:32]
+        secrets = [admin.csrf, admin.cookie.partition("=")[2]]
+        for name, id in (("approve", "a-1"), ("people-sign-out", own)):
+            lost = await server.browser()
+            secrets += [lost.csrf, lost.cookie.partition("=")[2]]
+            id_of_lost = hashlib.sha256(lost.csrf.encode()).hexdigest()[:32]
+            lost.before_body = partial(admin.command, "people-sign-out", id=id_of_lost)
+            assert error(await lost.command(name, id=id)) == (401, "unauthorized")
+        assert service.acts == []
+        # What a listing shows is no secret: neither a cookie nor what a request has to show beside it.
+        forged = evolve(admin, csrf=own)
+        assert error(await forged.command("people-sign-out", id=own)) == (403, "unauthorized")
+        cookie = f"{admin.cookie.partition('=')[0]}={own}{own}"
+        assert error(await evolve(admin, cookie=cookie).get(f"{API}/me")) == (401, "unauthorized")
+        # An agent's process signs nobody out.
+        service.clients = frozenset({os.getpid()})
+        assert error(await admin.command("people-sign-out", id=own)) == (403, "unauthorized")
+        service.clients = frozenset()
+        # Nothing that is on record helps to sign in.
+        said = f"{service.events}{caplog.text}{(await admin.command('people-list')).body.decode()}"
+        assert not [each for each in secrets if each in said]
+        # An admin may be the last one, and sign out here as elsewhere.
+        assert (await admin.command("people-sign-out", id=own)).status == 200
+        assert error(await admin.get(f"{API}/me")) == (401, "unauthorized")
+
+
 async def test_a_browser_is_signed_out_though_that_cannot_be_recorded(tmp_path: Path) -> None:
     class Full(StandInService):
         is_full = False

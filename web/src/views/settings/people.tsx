@@ -121,7 +121,7 @@ function Browsers({ people }: { people: People }) {
   const [asked, setAsked] = useState<Asked | null>(null);
   const end = (each: SignedIn): Asked => ({
     title: `Sign ${each.name} out?`,
-    about: `In the browser that was last active ${age(each.usedAt, now)} ago. What is open there ends at once. Signing in again takes a new link.`,
+    about: `In the browser that was last active ${age(each.usedAt, now)} ago. What is open there ends at once. Signing in again takes a new link. Messages that it gets while the page is closed end under Notifications.`,
     action: "Sign out",
     do: () => signOutElsewhere(each),
   });

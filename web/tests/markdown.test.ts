@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { highlight, languageNamed } from "../src/model/highlight";
 import { destination, plainText, readMarkdown, safeAddress, type Node } from "../src/model/markdown";
 
 /** All nodes of a tree. */
@@ -83,6 +84,34 @@ describe("markdown", () => {
   ])("shows HTML as text: %s", (html) => {
     expect(all(readMarkdown(html)).every((node) => node.kind === "text" || node.kind === "element")).toBe(true);
     expect(plainText(readMarkdown(html))).toBe(html);
+  });
+
+  test.each([
+    "- [x] <img src=x onerror=hit()>",
+    "- [ ] [go](javascript:hit())",
+    "- [x][x]\n\n[x]: javascript:hit()",
+    '- [ ] <https://a.example/"onmouseover=hit()>',
+    '```js" onclick=hit() <b>\n</pre><script>hit()</script>\n```',
+    "~~~</pre><script>\nhit()\n~~~",
+    "```__proto__\nhit()\n```",
+    "```constructor\nhit()\n```",
+    "| [x] <svg/onload=hit()> |\n|-|\n| `</code><script>` |",
+    "![x](data:text/html;base64,PHNjcmlwdD4=)",
+    "<mark onclick=hit()>search</mark> &lt;script&gt; &#60;script&#62;",
+    "[a]( javascript:hit() ) [b](java&#115;cript:hit()) [c](&#1;javascript:hit())",
+  ])("draws text only, and leads to no script: %s", (written) => {
+    const nodes = all(readMarkdown(written));
+    const kinds = new Set(["text", "break", "rule", "code", "check", "fence", "element", "link"]);
+    expect(nodes.every((node) => kinds.has(node.kind))).toBe(true);
+    for (const node of nodes) {
+      if (node.kind === "link") expect(safeAddress(node.to) ?? "https:").toMatch(/^(https?|mailto):[^"<>]*$/);
+      if (node.kind === "fence") {
+        const name = languageNamed(node.language);
+        expect(name === null || name === "javascript").toBe(true);
+        const rows = name === null ? null : highlight(name, node.text.split("\n"));
+        expect(rows?.flat().every((piece) => /^[\w -]*$/.test(piece.className)) ?? true).toBe(true);
+      }
+    }
   });
 
   test("makes hidden characters visible, also those that are written as entities", () => {

@@ -149,12 +149,12 @@ def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_pa
         typed.append(prompt)
         return PIN
 
-    said: list[str] = []
+    told: list[str] = []
     monkeypatch.setattr(ctl_key, "ask_pin", typing)
-    monkeypatch.setattr(ctl_key, "say", said.append)
+    monkeypatch.setattr(ctl_key, "say", told.append)
     assert key(where, "add", ID) == 0
     assert len(typed) == 1
-    assert said[-1] == f"operator key {kept.key.id} (kim) counts from now on too: all decisions are signed"
+    assert told[-1] == f"operator key {kept.key.id} (kim) counts from now on too: all decisions are signed"
     own, phone = server.enrolled
     for sent in (own, phone):
         at = sent["signature"]["at"]
@@ -205,7 +205,12 @@ def test_of_several_keys_that_do_not_count_none_is_chosen(
     # Once the own one counts, it is the one that is asked for.
     server.counting = [kept.key]
     prompts: list[str] = []
-    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: prompts.append(prompt) or PIN)
+
+    def typing(prompt: str) -> str:
+        prompts.append(prompt)
+        return PIN
+
+    monkeypatch.setattr(ctl_key, "ask_pin", typing)
     key(where, "add", ID)
     assert prompts == [f"PIN of key {kept.key.id}, to add passkey {ID} (esc to leave): "]
     assert [each["public"] for each in server.enrolled] == [PHONE.public.public]

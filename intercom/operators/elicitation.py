@@ -50,13 +50,15 @@ LOOK_SECONDS: Final = 10.0
 _DECIDE_SECONDS: Final = 5.0
 #: How often an answer that cannot be taken is asked for again.
 _TRIES: Final = 3
+#: What the user is told of an answer that may be lost. If it is not, the dialog ends with its call.
+_UNRECORDED: Final = "the server could not record it just now"
 #: Longer texts are read in another channel, because nobody should decide on half of one. In characters.
 LONGEST: Final = 4000
 #: Questions of the other types (errors, resources) wait for a person by default, however long that takes: an agent must
 #: not go on after an error or past a limit by its own word.
 _TYPES: Final = frozenset({PromptType.CONTINUATION, PromptType.CLARIFICATION})
-#: Of how many requests it is remembered that their clients' users did not answer, and of how many sessions that their
-#: clients answer by themselves.
+#: Of how many requests it is remembered that their dialog is over, and of how many sessions that their clients answer
+#: by themselves.
 _REMEMBERED: Final = 10_000
 
 #: Shows the client's user a form. Returns the answer, None if there is none.
@@ -147,7 +149,7 @@ class ClientDialogs:
     tell: Callable[[Notice], object]
     now: Callable[[], datetime]
     masker: Masker = field(factory=Masker)
-    _declined: dict[str, None] = field(factory=dict, init=False)
+    _over: dict[str, None] = field(factory=dict, init=False)
     _automatic: dict[str, None] = field(factory=dict, init=False)
 
     async def attend(self, session_id: str, request_id: str, ask_user: AskUser) -> None:
@@ -163,7 +165,7 @@ class ClientDialogs:
 
     async def _attend(self, session_id: str, request_id: str, ask_user: AskUser) -> None:
         card = await self.service.card(request_id)
-        if card.session_id != session_id or not is_shown(card) or card.id in self._declined:
+        if card.session_id != session_id or not is_shown(card) or card.id in self._over:
             return
         while not await self._is_there(session_id):  # noqa: ASYNC110 - the mode is a row, which nothing announces here
             # A call may wait for hours, and its person come back meanwhile.
@@ -185,16 +187,33 @@ class ClientDialogs:
                 continue
             if answer is None:
                 break
+            fault = _UNRECORDED
             # The call may end now, but its client has answered in time.
             with trio.move_on_after(_DECIDE_SECONDS, shield=True):
-                await (self._refuse(card, seconds) if seconds < FASTEST_SECONDS else self._decide(card, answer))
-            return
-        _remember(self._declined, card.id)
+                fault = await self._take(card, answer, seconds)
+            if fault is None:
+                return
+        if fault is not _UNRECORDED:
+            _remember(self._over, card.id)
 
-    async def _decide(self, card: Card, answer: Answer) -> None:
+    async def _take(self, card: Card, answer: Answer, seconds: float) -> str | None:
+        """Pass an answer on that came after so many seconds, or refuse it. Returns why the user has to answer again,
+        None if not. Raises IntercomError if the request takes no answer any more."""
+        if card.session_id in self._automatic:
+            # Found while this dialog was open.
+            return None
+        if seconds < FASTEST_SECONDS:
+            await self._refuse(card, seconds)
+            return None
         id, at = str(uuid.uuid4()), self.now()
         verdict = Verdict(id, answer.decision, BY, _CHANNEL, at, answer.text, Origin(_CHANNEL))
-        await self.service.decide(card.id, verdict)
+        try:
+            await self.service.decide(card.id, verdict)
+        except (*UNANSWERED, *STORE_FAULTS):
+            return _UNRECORDED
+        # A person who takes this back wants another answer than the client's.
+        _remember(self._over, card.id)
+        return None
 
     async def _is_there(self, session_id: str) -> bool:
         """Whether the mode of a session says that its own person sits at the agent's client."""

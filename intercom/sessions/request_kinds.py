@@ -50,6 +50,8 @@ _ANSWERED = {
 PERSON_ANSWERED = {decision: f"a person answered: {what}" for decision, what in _ANSWERED.items()}
 #: The same for an answer from a dialog of the agent's own client. Whether a person gave it is not known here.
 CLIENT_ANSWERED = {decision: f"your client's dialog was answered: {what}" for decision, what in _ANSWERED.items()}
+#: Told with the instruction that such a dialog gave to a standby.
+FROM_CLIENT = "your client's dialog was answered: follow the instruction"
 #: Told with a decision that the workspace's policy made.
 POLICY_LET_PASS = "the workspace's policy answered this, and no person: continue, and ask again for what needs consent"
 #: Told to a call in a session that an operator has paused.
@@ -254,15 +256,14 @@ def _prompt(request: ContinuationPrompt) -> PromptAnswer:
         return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
     if is_of_policy(request):
         return PromptAnswer(decision, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
-    is_of_client = request.decided is not None and request.decided.channel == ELICITED
-    told = CLIENT_ANSWERED if is_of_client else PERSON_ANSWERED
+    told = CLIENT_ANSWERED if is_of_client(request) else PERSON_ANSWERED
     return PromptAnswer(decision, request.instruction, message=told[decision])
 
 
 def _standby(request: Wait) -> StandbyAnswer:
     if request.status is WaitStatus.EXPIRED:
         return StandbyAnswer("timeout", message=NO_INSTRUCTION)
-    return StandbyAnswer("resumed", request.instruction)
+    return StandbyAnswer("resumed", request.instruction, message=FROM_CLIENT if is_of_client(request) else None)
 
 
 def answer(request: Asked) -> object | None:
@@ -312,6 +313,11 @@ def is_automatic(request: Asked) -> bool:
 def is_of_policy(request: Asked) -> bool:
     """Return whether the workspace's policy decided it."""
     return request.decided is not None and request.decided.channel == "policy"
+
+
+def is_of_client(request: Asked) -> bool:
+    """Return whether a dialog of the agent's own client answered it: then nobody knows whether a person did."""
+    return request.decided is not None and request.decided.channel == ELICITED
 
 
 #: The name of the policy rule that answers questions.

@@ -34,11 +34,12 @@ from intercom.operators.elicitation import (
 )
 from intercom.sessions import lookups
 from intercom.sessions.messages import Answered, ToolRequest
-from intercom.sessions.request_kinds import CLIENT_ANSWERED, PERSON_ANSWERED, to_json
+from intercom.sessions.request_kinds import CLIENT_ANSWERED, FROM_CLIENT, PERSON_ANSWERED, to_json
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
+from intercom.store.client import StoreUnavailable
 from tests.operators.stand_in_service import card
 from tests.sessions.signed.keyed_server import arm
 from tests.support.keys import Key
@@ -256,7 +257,7 @@ async def test_an_answer_of_the_client_counts_and_every_channel_says_where_it_ca
 async def test_a_standby_is_ended_from_the_client(desk: Desk) -> None:
     standing = await desk.begin("standby", Standby("idle"))
     desk.user.answer(decision="resume", text="the tests")
-    assert told(await standing()) == {"status": "resumed", "instruction": "the tests"}
+    assert told(await standing()) == {"status": "resumed", "instruction": "the tests", "message": FROM_CLIENT}
 
 
 async def test_the_dialog_is_cancelled_when_another_channel_answers_first(desk: Desk) -> None:
@@ -369,6 +370,56 @@ async def test_an_answer_that_is_too_fast_for_a_person_does_not_count_and_people
     for each in await desk.server.app.service.pending():
         await desk.server.decide(each.id, Decision.STOP)
     assert (told(await asking())["decision"], told(await other())["instruction"]) == ("stop", "stop")
+
+
+async def test_a_client_that_answers_many_dialogs_by_itself_is_told_of_once(desk: Desk) -> None:
+    asking = [desk.call("transmit", Transmit(f"Shall I do {number}?")) for number in range(5)]
+    # All are open before the first is answered, and the last answer comes later.
+    await desk.server.later(FASTEST_SECONDS / 2)
+    for _ in asking[1:]:
+        desk.user.answer(decision="continue")
+    await desk.server.later(A_WHILE)
+    desk.user.answer(decision="continue")
+    await desk.server.later(A_WHILE)
+    assert len(desk.user.forms) == 5
+    assert [kind for kind, _ in await desk.log()].count("security") == 1
+    assert len(await desk.server.app.service.pending()) == 5
+    for each in asking:
+        each.scope.cancel()
+
+
+async def test_what_a_person_takes_back_is_not_asked_there_again(desk: Desk) -> None:
+    """Otherwise the agent could give the same answer again."""
+    steering = desk.server.app.service.steering
+    asking = await desk.begin("transmit", Transmit("Go on?"))
+    asked = await desk.only_card()
+    await steering.pause(desk.agent.session_id, "kim", "ctl")
+    desk.user.answer(decision="continue")
+    await desk.server.later(A_WHILE)
+    await steering.take_back(asked.id, "lee", "ctl")
+    asking.scope.cancel()
+    await steering.unpause(desk.agent.session_id, "kim", "ctl")
+    again = await desk.begin("transmit", Transmit(request_id=asked.id))
+    assert len(desk.user.forms) == 1
+    await desk.server.decide(asked.id, Decision.STOP)
+    assert told(await again())["decision"] == "stop"
+
+
+async def test_an_answer_that_the_store_cannot_take_is_asked_for_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = await desk.begin("transmit", Transmit("Go on?"))
+
+    async def refuse(*_asked: Any) -> None:
+        raise StoreUnavailable("the database is locked")
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(type(desk.server.app.service), "decide", refuse)
+        desk.user.answer(decision="continue")
+        await desk.server.later(A_WHILE)
+    assert desk.user.forms[1].startswith("Not taken: the server could not record it just now.\n")
+    desk.user.answer(decision="stop")
+    assert told(await asking())["decision"] == "stop"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ _APPROVAL = {
 
 #: The command that takes a decision back.
 TAKE_BACK = "take-back"
+#: What is signed of it.
+_OF_TAKE_BACK = {"id", "decision_id"}
 
 UNSIGNED = (
     "this server takes only decisions signed with an operator key, and this one is not: decide it with"
@@ -198,10 +200,11 @@ class Signatures:
     # --- decisions that were taken back ------------------------------------------------------------------------------
 
     def admit_taking_back(
-        self, card: Card, decision_id: str, signed: SignedCommand | None, channel: str, act_id: str, now: datetime
+        self, card: Card, decided: Decided, signed: SignedCommand | None, channel: str, act_id: str, now: datetime
     ) -> Signature | None:
         """Return the signature to record with the act that takes back this decision about this card; None if signatures
         are not required. The rules are those of a decision about it. Raises SignatureRefused."""
+        decision_id = decided.verdict_id
         if not self.required:
             return None
         if channel in signing.SIGNED_HERE:
@@ -217,6 +220,15 @@ class Signatures:
             named and card.id.startswith(named) and signed.fields.get("decision_id", decision_id) == decision_id
         ):
             raise SignatureRefused("the signature is not for this decision; nothing was changed")
+        if not signed.fields.keys() <= _OF_TAKE_BACK:
+            # The audit log has only these, and `audit verify` compares what was signed with it.
+            raise SignatureRefused("what was signed says more than which decision is meant; nothing was changed")
+        if "decision_id" not in signed.fields and not _is_made_by(signature.at, decided.at):
+            # It was refused for an earlier decision, or was late. A process that saw it could send it again.
+            raise SignatureRefused(
+                "the decision was made after this was signed: look at the request again, and sign again or name the"
+                " decision; nothing was changed"
+            )
         if not signing.is_of_channel(signature.method, channel):
             raise SignatureRefused(f"the signature is of no kind that counts on {channel}; nothing was changed")
         if signature.decision_id in self._taken_back:
@@ -653,6 +665,14 @@ def _risk_text(card: Card) -> str | None:
 def _is_of_command(signature: Signature, command: str, act_id: str | None, subject: str) -> bool:
     said = (signature.request_id, signature.subject, signature.risk, signature.decision, signature.text)
     return said == ("", subject, None, command, None) and signature.decision_id == act_id
+
+
+def _is_made_by(signed_at: str, at: datetime) -> bool:
+    """Whether something that was made at `at` was there when this was signed."""
+    try:
+        return at <= clock.from_text(signed_at)
+    except ValueError:
+        return False
 
 
 #: How long a repeated refusal is not reported again, and how many refusals are remembered.

@@ -40,10 +40,6 @@ class Grants(Table[Grant]):
         """Return the grants of a session that are not revoked, oldest first. Some may be over."""
         return self.select(db, "session_id = ? and revoked_at is null order by created_at, rowid", (session_id,))
 
-    def of_request(self, db: Database, request_id: str) -> tuple[Grant, ...]:
-        """Return the grants that were made from a card and are not revoked, oldest first. Some may be over."""
-        return self.select(db, "request_id = ? and revoked_at is null order by created_at, rowid", (request_id,))
-
     def listed(self, db: Database, session_id: str | None, limit: int) -> tuple[Grant, ...]:
         """Return the newest `limit` grants, oldest first; of one session, or of all."""
         where = "(:session is null or session_id = :session) order by created_at desc, rowid desc limit :limit"
@@ -136,10 +132,23 @@ def record_use(db: Database, grant: Grant, use: GrantUse, title: str, at: dateti
     audit.record(db, at, USED, grant.session_id, "grant", title, data)
 
 
+def made_from(db: Database, session_id: str, request_id: str) -> tuple[Grant, ...]:
+    """Return the grants of a session that were made from this card, oldest first, whether or not they are over. The log
+    says which: a row may have been changed."""
+    found = rows.every(
+        db,
+        f"select data from audit where {GRANT_ENTRIES} and session_id = ? and kind = ? order by id",
+        (session_id, MADE),
+    )
+    made = (data.get("grant_id") for row in found if (data := entry_data(row["data"])).get("request_id") == request_id)
+    return tuple(grant for id in dict.fromkeys(made) if (grant := grants.get(db, str(id))) is not None)
+
+
 def record_end(db: Database, grant: Grant, by: str, channel: str, origin: Json, at: datetime) -> bool:
     """Revoke a grant, and record who did so. `origin` is the data of where it came from. Returns False, and records
-    nothing, if it was revoked before."""
-    is_new = grants.revoke(db, grant.id, by, at)
+    nothing, if the log has that already. A row alone does not say so: it could be reset later."""
+    is_new = not history(db, grant).is_revoked
+    grants.revoke(db, grant.id, by, at)
     if is_new:
         data = {"grant_id": grant.id, "channel": channel, "origin": origin}
         audit.record(db, at, REVOKED, grant.session_id, by, grant.scope.sentence(), data)

@@ -40,7 +40,7 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
 from intercom.store.client import Reader
-from intercom.store.grants import grants, record_end
+from intercom.store.grants import made_from, record_end
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database
@@ -156,17 +156,16 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
         )
     now = session.now()
     card = request_kinds.card_of(request, session.row.workspace_root)
-    signature = session.deps.signatures.admit_taking_back(
-        card, decided.verdict_id, asked.signed, asked.channel, asked.id, now
-    )
+    signature = session.deps.signatures.admit_taking_back(card, decided, asked.signed, asked.channel, asked.id, now)
     if not request_kinds.of(request).table.reopen(db, request.id, decided.verdict_id, now):
         raise AlreadyDecided(f"the decision about request {request.id} is being carried out; nothing was changed")
     requests.forget_unsent(db, request.id)
     origin = None if asked.origin is None else asked.origin.to_data()
     # A rejection gave nothing, so a grant of the same card has nothing to do with it.
-    made = grants.of_request(db, request.id) if decided.decision == Decision.APPROVE else ()
-    ended = tuple(each.id for each in made if record_end(db, each, asked.by, asked.channel, origin, now))
-    note = f"{asked.by} took back a decision: {_decision_of(decided)}{_with_grants(made, now)}"
+    made = made_from(db, session.id, request.id) if decided.decision == Decision.APPROVE else ()
+    over = [each for each in made if record_end(db, each, asked.by, asked.channel, origin, now)]
+    ended = tuple(each.id for each in over)
+    note = f"{asked.by} took back a decision: {_decision_of(decided)}{_with_grants(over, now)}"
     about: JsonObject = {"request_id": request.id, "verdict_id": decided.verdict_id}
     used = (decided.verdict_id, *(() if signature is None else (signature.decision_id,)))
     decision: JsonObject = {"decision": decided.decision, "channel": decided.channel}

@@ -17,7 +17,7 @@ from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.request import RiskLevel
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.audit_chain import verify
-from tests.sessions.signed.keyed_server import approve, keyed
+from tests.sessions.signed.keyed_server import approve, keyed, sql
 from tests.sessions.signed.test_once import send
 from tests.sessions.signed.test_passkeys import faults as signature_faults
 from tests.sessions.signed.test_passkeys import revoke
@@ -199,3 +199,58 @@ async def test_the_decision_that_is_meant_is_signed_and_another_one_stays(
         await send(server, without)
     assert (await send(server, signed))["status"] == "taken back"
     assert signature_faults(server) == []
+
+
+async def test_without_a_named_decision_it_is_about_those_before_it_was_signed(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    """It is refused at first. A process that saw it sends it again, after the next decision."""
+    id = (await agent.propose()).request_id
+    signed = command(server, key, id)
+    with pytest.raises(IntercomError, match="nothing to take back"):
+        await send(server, signed)
+    await server.later(1)
+    await approve(server, key, id)
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        db.execute("delete from answered_call")
+        db.commit()
+    with pytest.raises(IntercomError, match="made after this was signed"):
+        await send(server, signed)
+    assert (await server.app.service.card(id)).state is CardState.APPROVED
+
+
+async def test_what_the_log_could_not_verify_later_is_refused(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    with pytest.raises(IntercomError, match="says more than which decision"):
+        await send(server, command(server, key, id, reason="a mistake"))
+    assert (await send(server, command(server, key, id, "act-0002")))["status"] == "taken back"
+    assert signature_faults(server) == []
+
+
+@pytest.mark.parametrize("hidden", ["revoked_at = '2026-01-01T00:00:00.000000+00:00'", "request_id = 'another'"])
+@pytest.mark.parametrize("ends", ["take-back", "revoke"])
+async def test_a_grant_ends_also_if_its_row_was_changed_before_and_is_changed_back(
+    clock: Clock, root: Path, hidden: str, ends: str
+) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        shown = await server.app.service.grants.preview(id)
+        lasts = {"duration": f"{shown.seconds}s", "uses": str(shown.uses)}
+        scope = {"id": id, "session": shown.session_id, "scope": shown.scope}
+        grant = (await send(server, key.command("grant", server.now(), "act-grant", **scope, **lasts)))["grant_id"]
+        await approve(server, key, id)
+        sql(server, f'update "grant" set {hidden} where id = ?', grant)
+        if ends == "take-back":
+            await send(server, command(server, key, id))
+        else:
+            await server.app.service.grants.revoke(grant, "kim", "ctl")
+    async with keyed(root, clock, key) as server:
+        sql(server, 'update "grant" set revoked_at = null, request_id = ? where id = ?', id, grant)
+        [line] = await server.app.service.grants.listed(everything=True)
+        assert line.over == "it was revoked"
+        assert signature_faults(server) == []

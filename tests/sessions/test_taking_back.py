@@ -456,7 +456,7 @@ async def test_the_same_act_again_takes_nothing_more_back(server: VirtualServer,
     assert await take_back(server, id, "act") == first
     await server.decide(id, Decision.REJECT)
     assert (await take_back(server, id, "act")).state is CardState.REJECTED
-    with pytest.raises(AlreadyDecided, match="another request"):
+    with pytest.raises(AlreadyDecided, match="another decision"):
         await take_back(server, other, "act")
     assert (await kinds(server)).count("decision_taken_back") == 1
     assert [each["status"] for each in await told(agent)] == ["rejected"]
@@ -553,8 +553,9 @@ async def test_a_decision_made_since_is_not_the_one_that_is_taken_back(
     with pytest.raises(AlreadyDecided, match="has another decision now: rejected by kim; nothing was changed"):
         await back(act_id="act-kim")
     assert (await server.app.service.card(id)).decided.verdict_id == "v-lee"  # type: ignore[union-attr]
-    # The act that was done before is answered as before.
     assert (await back(act_id="act-lee")).state is CardState.REJECTED
+    with pytest.raises(AlreadyDecided, match="this act belongs to another decision"):
+        await back(act_id="act-lee", decision_id="v-lee")
     assert [each["status"] for each in await told(agent)] == ["rejected"]
 
 

@@ -144,8 +144,8 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
     before = idempotency.answer(db, Scope.TAKE_BACK, asked.id)
     if before is not None:
         # The act is repeated, or the writer crashed between its commit and its answer.
-        if before.get("request_id") != request.id:
-            raise AlreadyDecided("this act belongs to another request; give each action its own")
+        if before.get("request_id") != request.id or asked.decision_id not in (None, before.get("verdict_id")):
+            raise AlreadyDecided("this act belongs to another decision; give each action its own")
         used, ended = _ids(before.get("used")), _ids(before.get("grants"))
         return TakenBack(request, used, ended, str(before.get("note")), _measured(request, before))
     decided = _takeable(db, session, request)

@@ -198,8 +198,8 @@ def _add(where: Places, code: str) -> int:
         )
     # The server has counting keys to choose from. Of others none is chosen: another program may have put one there.
     kept = counting[0] if counting else named_key(where, None)
-    # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is. Its name is the text
-    # of whoever made it, so it stands on a line of its own.
+    # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is. Its name was
+    # written by the one who made it, so it stands on a line of its own.
     say(one_line(f"passkey {id} was made by {offer['by']}, who signs decisions with it from now on"))
     say(one_line(f"  on the page at {passkey.origin}"))
     say(one_line(f"  its name there: {found.name}"))

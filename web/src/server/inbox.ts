@@ -62,8 +62,10 @@ const STAYS = 6_000;
 const MOST_MESSAGES = 4;
 /** After a decision was carried out, how long to wait for news of its card before asking for them. */
 const UNHEARD = 4_000;
-/** How soon after a change the sessions are asked for, in milliseconds. */
+/** How soon after a change the sessions are asked for, and how long after that not again, in milliseconds: the whole list
+ *  is long where there are many, and each tab asks for it. */
 const SOON = 250;
+const NOT_AGAIN = 2_000;
 /** Of how many decided cards it is asked how they are, after the server was away. */
 const MOST_ASKED = 12;
 
@@ -99,6 +101,7 @@ export class Inbox {
   #nextMessage = 1;
   #came = 0;
   #asking: ReturnType<typeof setTimeout> | undefined;
+  #askedAt = -NOT_AGAIN;
   #tickedAt = Date.now();
   #completing = new Set<string>();
   #takingBack = new Set<string>();
@@ -368,10 +371,12 @@ export class Inbox {
 
   /** Ask for the sessions again. Many changes at once are one question. */
   #sessionsChanged(): void {
+    const pause = Math.max(SOON, this.#askedAt + NOT_AGAIN - performance.now());
     this.#asking ??= setTimeout(() => {
       this.#asking = undefined;
+      this.#askedAt = performance.now();
       void this.queries.invalidateQueries({ queryKey: ["sessions"] });
-    }, SOON);
+    }, pause);
   }
 
   /** Ask how a card is now. If that cannot be read, what is known stays. */

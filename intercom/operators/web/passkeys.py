@@ -21,7 +21,7 @@ from intercom.model.errors import ConfigError, InvalidArguments, InvalidState
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.web import ProposedPasskey
 
-#: How long a proposal waits for its enrolment, and how many wait at once. The oldest one of the person with most is dropped.
+#: How long a proposal waits for its enrolment, and how many wait at once: of the person with most, the oldest ends.
 PROPOSAL_LIFE = timedelta(minutes=10)
 MOST_PROPOSALS = 8
 

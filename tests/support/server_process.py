@@ -154,7 +154,10 @@ class Home:
         token = await trio.Path(self.places.token_file).read_text()
         async with trio.open_nursery() as nursery:
             watch = Peer(await trio.open_unix_socket(self.places.ctl_socket), token.strip())
-            assert (await watch.ask("watch"))["ok"]
+            while not (reply := await watch.ask("watch"))["ok"]:
+                # A server that has only just come may be busy: what a person sees then is "try again".
+                assert reply["error_code"] == "unavailable", reply
+                await trio.sleep(0.1)
             person = Person(self.places, watch, None if workspace is None else str(workspace))
             nursery.start_soon(person.follow)
             yield person

@@ -294,6 +294,21 @@ def test_the_selection_stays_while_cards_come_and_go(where: Places, monkeypatch:
     at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)
 
 
+def test_nothing_is_drawn_when_the_app_has_taken_its_screens_down(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps: list[Inbox] = []
+
+    async def scene(person: Person) -> None:
+        apps.append(person.app)
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+    drawings = apps[0].drawings
+    # A timer may call it so late.
+    apps[0]._tick()
+    assert apps[0].drawings == drawings
+
+
 def test_a_server_that_goes_takes_selection_and_unsent_decisions_with_it(
     where: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,7 +206,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def _draw(self) -> None:
         """Draw everything that changed, and note when it is on the screen."""
-        if not self._is_ready:
+        # A timer may fire when the app has taken its screens down already, to end.
+        if not self._is_ready or not self.screen_stack:
             return
         self.drawings += 1
         board = self.board

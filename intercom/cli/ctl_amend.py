@@ -52,16 +52,29 @@ class _Stopped(Exception):
 def decide(where: Places, command: str, fields: JsonObject, options: argparse.Namespace) -> int:
     """Carry out `approve`, `reject` or `changes` as it was typed. Returns the exit code. Raises what `request`
     raises."""
+    if command == "changes" or len(options.id) == 1:
+        return _REFUSED if decide_one(where, command, fields, options) is None else _DONE
     try:
-        if command == "changes":
-            return _request_changes(where, fields, options)
-        if len(options.id) != 1:
-            return _decide_each(where, command, fields, options)
-        return _approve_amended(where, fields, options)
+        return _decide_each(where, command, fields, options)
     except _Stopped as stopped:
-        said = {"ok": False, "error": str(stopped), "error_code": "invalid_arguments"}
-        print(json.dumps(said) if options.json else clean(str(stopped)), file=None if options.json else sys.stderr)
+        _say_stopped(stopped, options)
         return _REFUSED
+
+
+def decide_one(where: Places, command: str, fields: JsonObject, options: argparse.Namespace) -> JsonObject | None:
+    """Carry out `approve` or `changes` about one card. Returns the server's answer; None if nothing was decided, after
+    it was said why. Raises what `request` raises."""
+    try:
+        amended = _request_changes if command == "changes" else _approve_amended
+        return amended(where, fields, options)
+    except _Stopped as stopped:
+        _say_stopped(stopped, options)
+        return None
+
+
+def _say_stopped(stopped: _Stopped, options: argparse.Namespace) -> None:
+    said = {"ok": False, "error": str(stopped), "error_code": "invalid_arguments"}
+    print(json.dumps(said) if options.json else clean(str(stopped)), file=None if options.json else sys.stderr)
 
 
 # --- several cards ---------------------------------------------------------------------------------------------------
@@ -124,7 +137,7 @@ def _waiting(where: Places, session: str, options: argparse.Namespace) -> list[s
 # --- a part of one card, or an edited text ---------------------------------------------------------------------------
 
 
-def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
+def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namespace) -> JsonObject:
     if options.edit and options.hunks is not None:
         raise _Stopped("give --hunks or --edit, not both")
     note: JsonObject = {"text": fields["text"]} if fields.get("text") else {}
@@ -144,8 +157,9 @@ def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namesp
         return _approve_shown(where, asked | note, options)
 
 
-def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace) -> int:
-    """Show what would be approved, and approve it if the person agrees. `asked` are the fields of `amend`."""
+def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace) -> JsonObject:
+    """Show what would be approved, and approve it if the person agrees. `asked` are the fields of `amend`. Returns the
+    server's answer."""
     found = request(where, "amend", asked)
     card = found["card"]
     sent = asked | {"id": card["request_id"], "shown": card["proposal_hash"]}
@@ -155,9 +169,9 @@ def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace
         if found["text"]:
             print(clean(f"the agent is told: {found['text']}"))
         _agree(f"approve this of {short(card['request_id'])} ({one_line(str(card['title']))})?")
-    done = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
+    done: JsonObject = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
     print(json.dumps(done) if options.json else done_line(done))
-    return _DONE
+    return done
 
 
 def _edited(contents: Mapping[str, str], files: Mapping[str, Path]) -> dict[str, str]:
@@ -222,7 +236,7 @@ def _run_editor(files: Sequence[Path]) -> None:
 # --- comments by line ------------------------------------------------------------------------------------------------
 
 
-def _request_changes(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
+def _request_changes(where: Places, fields: JsonObject, options: argparse.Namespace) -> JsonObject:
     card = request(where, "show", {"id": fields["id"]})
     paths = [str(change["path"]) for change in card["files"] or ()]
     comments = tuple(_comment(place, text, paths) for place, text in options.comment or ())
@@ -266,8 +280,8 @@ def _send_comments(
     options: argparse.Namespace,
     *,
     asks: bool = False,
-) -> int:
-    """Send the comments; with `asks`, if the person agrees to what the agent is told."""
+) -> JsonObject:
+    """Send the comments; with `asks`, if the person agrees to what the agent is told. Returns the server's answer."""
     if not comments:
         how = "write one below the line that it is about" if asks else "give one with --comment FILE:LINE TEXT"
         raise _Stopped(f"nothing was decided, because there is no comment: {how}, or reject the change with a reason")
@@ -282,9 +296,9 @@ def _send_comments(
     if note:
         sent["text"] = note
     # The card was not drawn, so a terminal that keeps the key must not take it for one that was.
-    done = Sender(where).send("changes", sent, told=told, is_shown=not options.json)
+    done: JsonObject = Sender(where).send("changes", sent, told=told, is_shown=not options.json)
     print(json.dumps(done) if options.json else done_line({**done, "status": "changes requested"}))
-    return _DONE
+    return done
 
 
 def _comment(place: str, text: str, paths: Sequence[str]) -> Comment:

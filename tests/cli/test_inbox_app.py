@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from rich.cells import cell_len
 from textual import events
 from textual.pilot import Pilot
 
-from intercom.cli import ctl_draw
+from intercom.cli import ctl_amend, ctl_draw
 from intercom.cli.inbox import app as inbox_app
 from intercom.cli.inbox import feed as inbox_feed
 from intercom.cli.inbox.app import TWO_PANES, Inbox
-from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Act, Board, Waiting
+from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Act, Board, Waiting, request_of
 from intercom.cli.inbox.feed import Arrived, Feed, Link
 from intercom.cli.inbox.pages import shown_key
 from intercom.local.places import Places, places
@@ -28,7 +28,7 @@ from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.json_types import JsonObject
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
-from intercom.operators.commands.json_forms import plain
+from intercom.operators.commands.json_forms import card_entry, plain
 from intercom.operators.ctl.client import NoServer, Refusal
 from tests.operators.stand_in_service import START, card, session
 
@@ -751,6 +751,33 @@ def test_to_interrupt_what_is_named_before_the_pin_leaves_all_undone(
     ]
     assert named[0].startswith("you sign these 2 decisions:\napprove one [LOW]: approval one\n")
     assert server.sent == []
+
+
+@pytest.mark.parametrize("word", ["hunks", "edit", "changes"])
+def test_what_was_decided_on_the_terminal_is_taken_back_by_its_id(
+    where: Places, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    server, asked = Server(where), card("one", amendable=True, **LOW)
+    path = asked.files[0].path
+    shown = {"card": card_entry(asked), "text": "", "contents": {path: "new = 1\n"}}
+    server.answers |= {"amend": shown, "show": card_entry(asked)}
+    server.answers |= {each: {"status": "done", "decision_id": "v-1"} for each in ("approve", "changes")}
+
+    def editor(files: Sequence[Path]) -> None:
+        files[0].write_text(f"{path}: why?\n")
+
+    monkeypatch.setattr(ctl_amend, "request", server.request)
+    monkeypatch.setattr(ctl_amend, "Sender", lambda _: server)
+    monkeypatch.setattr(Server, "send", lambda self, verb, fields, **_: self.request(where, verb, fields))
+    monkeypatch.setattr(ctl_amend, "_run_editor", editor)
+    monkeypatch.setattr(inbox_feed, "_wait_for_enter", lambda: None)
+    act, board = Act(word, asked), Board(0.0)
+    [end] = inbox_feed.sent_together(where, [Waiting(act, "1", 0.0)], {"one"})
+    assert (end.is_done, end.decision_id) == (True, "v-1")
+    board.sent([act._replace(decision_id=end.decision_id)])
+    board.undo(1.0)
+    [back] = board.due(1.0)
+    assert request_of(back.act, back.text) == ("take-back", {"id": "one", "decision_id": "v-1"})
 
 
 def test_the_help_begins_with_the_answers_and_leads_back_to_the_open_card(

@@ -24,6 +24,7 @@ from intercom.cli.inbox.board import Waiting, label, needs_terminal, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import card_entry, read
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
@@ -201,7 +202,11 @@ def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, Card
     except KeyboardInterrupt:
         return _undone(waits)
     note = f": {done['note']}" if done.get("note") else ""
-    return SendResult(True, f"{done.get('status', 'done')} {act.name}{note}", done.get("decision_id") or "")
+    return SendResult(True, f"{done.get('status', 'done')} {act.name}{note}", _decision_id(done))
+
+
+def _decision_id(done: JsonObject) -> str:
+    return str(done.get("decision_id") or "")
 
 
 def _undone(waits: Waiting) -> SendResult:
@@ -210,21 +215,23 @@ def _undone(waits: Waiting) -> SendResult:
 
 def _at_terminal(where: Places, waits: Waiting) -> SendResult:
     """Do at the terminal, which is not the inbox's now, what the command of an action does."""
-    from intercom.cli.ctl_amend import decide
+    from intercom.cli.ctl_amend import decide_one
     from intercom.cli.ctl_grant import grant
 
     act = waits.act
     assert act.card is not None, "these are about a card"
+    decision_id = ""
     try:
         if act.word == "grant":
-            code = grant(where, {"id": act.card.id}, yes=False, as_json=False)
+            is_done = grant(where, {"id": act.card.id}, yes=False, as_json=False) == 0
         else:
             command = "changes" if act.word == "changes" else "approve"
             hunks = waits.text if act.word == "hunks" else None
             options = Namespace(
                 id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
             )
-            code = decide(where, command, {"id": act.card.id}, options)
+            answer = decide_one(where, command, {"id": act.card.id}, options)
+            is_done, decision_id = answer is not None, _decision_id(answer or {})
     except (NoServer, Refusal, IntercomError, OSError) as fault:
         # The inbox would cover at once where the person's text was kept.
         print(clean(str(fault) or "no server answers"), file=sys.stderr)
@@ -232,7 +239,7 @@ def _at_terminal(where: Places, waits: Waiting) -> SendResult:
         raise
     _wait_for_enter()
     about = f"{label(act.word)} {act.name}"
-    return SendResult(code == 0, f"{about}: {'done' if code == 0 else 'nothing was decided'}")
+    return SendResult(is_done, f"{about}: {'done' if is_done else 'nothing was decided'}", decision_id)
 
 
 def _wait_for_enter() -> None:

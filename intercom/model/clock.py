@@ -15,4 +15,7 @@ def from_text(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"instant without a time zone: {text}")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"instant out of range: {text}") from None

@@ -83,7 +83,9 @@ def signature_data(signature: Signature | None) -> dict[str, str | None] | None:
 
 def signature_from_data(data: object) -> Signature | None:
     """Read a signature from stored data. Returns None for invalid data, which then counts as no signature."""
-    if not isinstance(data, dict) or not all(part is None or isinstance(part, str) for part in data.values()):
+    if not isinstance(data, dict) or not all(
+        isinstance(part, str) or (part is None and name in ("risk", "text")) for name, part in data.items()
+    ):
         return None
     try:
         return Signature(**data)

@@ -22,7 +22,7 @@ from intercom.model import signing
 from intercom.model.card import Card, CardKind, CardState, subject
 from intercom.model.clock import to_text
 from intercom.model.config import Config, DecisionsSettings, HighestRisk, PolicySettings, SlackSettings
-from intercom.model.decision import Decision, Signature, Verdict
+from intercom.model.decision import Decision, Signature, Verdict, signature_data, signature_from_data
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.operators.commands import request as requests
@@ -452,6 +452,20 @@ async def test_a_signature_to_add_a_key_is_taken_while_it_is_fresh(server: Virtu
     old = key.for_key("add", second.public, server.now() - timedelta(hours=1))
     with pytest.raises(SignatureRefused, match="not in order"):
         await server.app.service.add_key(second.public, *old)
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "now", ""])
+async def test_a_signature_without_a_time_is_refused(
+    server: VirtualServer, agent: AgentClient, key: Key, at: str
+) -> None:
+    id = (await agent.propose()).request_id
+    verdict = key.verdict(await server.app.service.card(id), Decision.APPROVE, server.now())
+    assert verdict.signature is not None
+    with pytest.raises(SignatureRefused, match="signed too long ago"):
+        await server.app.service.decide(id, evolve(verdict, signature=evolve(verdict.signature, at=at)))
+    stored = signature_data(verdict.signature)
+    assert signature_from_data(stored) == verdict.signature
+    assert signature_from_data({**(stored or {}), "at": None}) is None
 
 
 async def test_a_removed_file_does_not_switch_the_protection_off(clock: Clock, root: Path) -> None:

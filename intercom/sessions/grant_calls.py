@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from intercom.model.card import CardKind, Notice
 from intercom.model.decision import SignedCommand, signature_data
@@ -23,7 +23,7 @@ from intercom.sessions.policy_trial import Question, limits_of, past_question, t
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
 from intercom.store.client import Reader
-from intercom.store.grants import MADE, entry_of, grants, history, record_end
+from intercom.store.grants import MADE, all_made, entry_of, grants, history, record_end
 from intercom.store.requests import AnyRequest, approvals
 from intercom.store.trust import PastRequest
 from intercom.store.writer_messages import Database
@@ -221,13 +221,15 @@ def _make(db: Database, grant: Grant, deps: SessionDeps, origin: Origin | None) 
 def _revoke(
     db: Database, prefix: str, by: str, channel: str, origin: Origin | None, deps: SessionDeps
 ) -> tuple[GrantLine, bool]:
-    ids = grants.with_prefix(db, prefix) if prefix else ()
-    grant = grants.get(db, prefix if prefix in ids else only(list(ids), prefix, "grant"))
+    # Of several entries about a grant the first counts: the server wrote it.
+    logged = {each.id: each for each in reversed(all_made(db)) if each.id.startswith(prefix)} if prefix else {}
+    ids = {*grants.with_prefix(db, prefix), *logged} if prefix else set()
+    id = prefix if prefix in ids else only(sorted(ids), prefix, "grant")
+    grant = logged.get(id) or grants.get(db, id)
     assert grant is not None, "read in the same transaction"
     is_new = record_end(db, grant, by, channel, None if origin is None else origin.to_data(), deps.now())
-    after = grants.get(db, grant.id)
-    assert after is not None, "grants are not deleted while their session lives"
-    return _line(db, after, deps), is_new
+    after = grants.get(db, id) or grant
+    return _line(db, evolve(after, session_id=grant.session_id), deps), is_new
 
 
 def _lines(db: Database, session_id: str | None, deps: SessionDeps) -> tuple[GrantLine, ...]:

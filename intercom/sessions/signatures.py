@@ -223,7 +223,7 @@ class Signatures:
         if not signed.fields.keys() <= _OF_TAKE_BACK:
             # The audit log has only these, and `audit verify` compares what was signed with it.
             raise SignatureRefused("what was signed says more than which decision is meant; nothing was changed")
-        if "decision_id" not in signed.fields and not _is_made_by(signature.at, decided.at):
+        if "decision_id" not in signed.fields and not _is_made_by(signature.at, decided):
             # It was refused for an earlier decision, or was late. A process that saw it could send it again.
             raise SignatureRefused(
                 "the decision was made after this was signed: look at the request again, and sign again or name the"
@@ -667,10 +667,12 @@ def _is_of_command(signature: Signature, command: str, act_id: str | None, subje
     return said == ("", subject, None, command, None) and signature.decision_id == act_id
 
 
-def _is_made_by(signed_at: str, at: datetime) -> bool:
-    """Whether something that was made at `at` was there when this was signed."""
+def _is_made_by(signed_at: str, decided: Decided) -> bool:
+    """Whether a decision was made when this was signed. Another program may have changed the time in its row, but not
+    the one that was signed."""
     try:
-        return at <= clock.from_text(signed_at)
+        made = decided.at if decided.signature is None else clock.from_text(decided.signature.at)
+        return made <= clock.from_text(signed_at)
     except ValueError:
         return False
 

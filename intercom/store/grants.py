@@ -132,21 +132,44 @@ def record_use(db: Database, grant: Grant, use: GrantUse, title: str, at: dateti
     audit.record(db, at, USED, grant.session_id, "grant", title, data)
 
 
-def made_from(db: Database, session_id: str, request_id: str) -> tuple[Grant, ...]:
-    """Return the grants of a session that were made from this card, oldest first, whether or not they are over. The log
-    says which: a row may have been changed."""
+def all_made(db: Database, session_id: str | None = None) -> tuple[Grant, ...]:
+    """Return the grants that were made in a session, or in all, oldest first, whether or not they are over. They are as
+    the log says that they were made: a row may have been changed, or removed for a while. Only the row has their title
+    and their signature."""
+    mine = "session_id is not null" if session_id is None else "session_id = :session"
+    # With `order by id` SQLite would read the whole log, and not the index of these entries.
     found = rows.every(
         db,
-        f"select data from audit where {GRANT_ENTRIES} and session_id = ? and kind = ? order by id",
-        (session_id, MADE),
+        f"select session_id, who, data from audit where {GRANT_ENTRIES} and kind = :made and {mine} order by +id",
+        {"made": MADE, "session": session_id},
     )
-    made = (data.get("grant_id") for row in found if (data := entry_data(row["data"])).get("request_id") == request_id)
-    return tuple(grant for id in dict.fromkeys(made) if (grant := grants.get(db, str(id))) is not None)
+    return tuple(grant for row in found if (grant := _of_entry(row)) is not None)
+
+
+def _of_entry(row: rows.Row) -> Grant | None:
+    """Return the grant of an entry; None if no grant can have the id that it names."""
+    data = entry_data(row["data"])
+    id, seconds, uses = (data.get(name) for name in ("grant_id", "seconds", "uses"))
+    if not isinstance(id, str) or not id.isascii():
+        return None
+    return Grant(
+        id=id,
+        session_id=row["session_id"],
+        scope=_scope(str(data.get("scope"))),
+        seconds=seconds if isinstance(seconds, int) else 0,
+        uses=uses if isinstance(uses, int) else 0,
+        at=audit.instant(str(data.get("from"))),
+        by=str(row["who"]),
+        channel=str(data.get("channel")),
+        request_id=str(data.get("request_id")),
+        title="",
+    )
 
 
 def record_end(db: Database, grant: Grant, by: str, channel: str, origin: Json, at: datetime) -> bool:
-    """Revoke a grant, and record who did so. `origin` is the data of where it came from. Returns False, and records
-    nothing, if the log has that already. A row alone does not say so: it could be reset later."""
+    """Revoke a grant, and record who did so. `grant` is as the log has it; no row is needed, because one that was
+    removed could be put back. `origin` is the data of where the act came from. Returns False, and records nothing, if
+    the log has that already. A row alone does not say so: it could be reset later."""
     is_new = not history(db, grant).is_revoked
     grants.revoke(db, grant.id, by, at)
     if is_new:

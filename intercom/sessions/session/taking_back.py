@@ -40,7 +40,7 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
 from intercom.store.client import Reader
-from intercom.store.grants import made_from, record_end
+from intercom.store.grants import all_made, record_end
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database
@@ -99,7 +99,7 @@ PEOPLES = frozenset({"ctl", "web", request_kinds.ELICITED, *signing.SIGNED_HERE}
 @frozen
 class TakenBack:
     """A request after a decision about it was taken back. `used` are the ids whose signatures count no more: of the
-    decision and of the act. `grants` are the ids of the grants that ended with it. `note` says to people what was.
+    decision and of the act. `grants` are the ids of the grants that are over with it. `note` says to people what was.
     `is_new` says that this was not on record before. `measured` is None for an act of a program that did not record
     it."""
 
@@ -162,9 +162,10 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
     requests.forget_unsent(db, request.id)
     origin = None if asked.origin is None else asked.origin.to_data()
     # A rejection gave nothing, so a grant of the same card has nothing to do with it.
-    made = made_from(db, session.id, request.id) if decided.decision == Decision.APPROVE else ()
-    over = [each for each in made if record_end(db, each, asked.by, asked.channel, origin, now)]
-    ended = tuple(each.id for each in over)
+    is_approval = decided.decision == Decision.APPROVE
+    from_it = [each for each in all_made(db, session.id) if each.request_id == request.id] if is_approval else []
+    over = [each for each in from_it if record_end(db, each, asked.by, asked.channel, origin, now)]
+    ended = tuple(each.id for each in from_it)
     note = f"{asked.by} took back a decision: {_decision_of(decided)}{_with_grants(over, now)}"
     about: JsonObject = {"request_id": request.id, "verdict_id": decided.verdict_id}
     used = (decided.verdict_id, *(() if signature is None else (signature.decision_id,)))
@@ -198,9 +199,9 @@ def _decision_of(decided: Decided) -> str:
 _ID_CHARS = 8
 
 
-def _with_grants(made: Sequence[Grant], now: datetime) -> str:
+def _with_grants(over: Sequence[Grant], now: datetime) -> str:
     """Say that these grants ended too. Those that were over before are not named."""
-    named = [each.id[:_ID_CHARS] for each in made if now < each.until]
+    named = [each.id[:_ID_CHARS] for each in over if now < each.until]
     if not named:
         return ""
     return f"; that ended the grant{'s' if len(named) > 1 else ''} {', '.join(named)} too"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio.testing
+from attrs import evolve
 
 from intercom.model import signing
 from intercom.model.card import CardState
-from intercom.model.decision import Decision, SignedCommand
+from intercom.model.decision import Decision, SignedCommand, signature_data
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.request import RiskLevel
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -230,10 +232,20 @@ async def test_what_the_log_could_not_verify_later_is_refused(
     assert signature_faults(server) == []
 
 
-@pytest.mark.parametrize("hidden", ["revoked_at = '2026-01-01T00:00:00.000000+00:00'", "request_id = 'another'"])
+@pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("ends", ["take-back", "revoke"])
-async def test_a_grant_ends_also_if_its_row_was_changed_before_and_is_changed_back(
-    clock: Clock, root: Path, hidden: str, ends: str
+@pytest.mark.parametrize(
+    "hide",
+    [
+        "update \"grant\" set revoked_at = '2026-01-01T00:00:00.000000+00:00'",
+        "update \"grant\" set request_id = 'another'",
+        "update \"grant\" set session_id = 'another'",
+        "update \"grant\" set id = 'another'",
+        'delete from "grant"',
+    ],
+)
+async def test_a_grant_ends_also_if_its_row_was_hidden_before_and_is_put_back(
+    clock: Clock, root: Path, hide: str, ends: str, restarts: bool
 ) -> None:
     key = Key()
     async with keyed(root, clock, key) as server:
@@ -244,13 +256,78 @@ async def test_a_grant_ends_also_if_its_row_was_changed_before_and_is_changed_ba
         scope = {"id": id, "session": shown.session_id, "scope": shown.scope}
         grant = (await send(server, key.command("grant", server.now(), "act-grant", **scope, **lasts)))["grant_id"]
         await approve(server, key, id)
-        sql(server, f'update "grant" set {hidden} where id = ?', grant)
+        row = grant_row(server)
+        sql(server, hide)
         if ends == "take-back":
-            await send(server, command(server, key, id))
+            done = await send(server, command(server, key, id))
+            assert f"that ended the grant {grant[:8]} too" in done["note"]
         else:
-            await server.app.service.grants.revoke(grant, "kim", "ctl")
-    async with keyed(root, clock, key) as server:
-        sql(server, 'update "grant" set revoked_at = null, request_id = ? where id = ?', id, grant)
-        [line] = await server.app.service.grants.listed(everything=True)
-        assert line.over == "it was revoked"
-        assert signature_faults(server) == []
+            done = await server.app.service.grants.revoke(grant[:8], "kim", "ctl")
+            assert (done.grant.id, done.grant.session_id, done.over) == (grant, shown.session_id, "it was revoked")
+        if not restarts:
+            await _is_revoked(server, row)
+            assert (await agent.propose("b.txt", "b\n")).answered is None
+    if restarts:
+        async with keyed(root, clock, key) as server:
+            await _is_revoked(server, row)
+
+
+def grant_row(server: VirtualServer) -> tuple[Any, ...]:
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        [row] = db.execute('select * from "grant"').fetchall()
+    return tuple(row)
+
+
+async def _is_revoked(server: VirtualServer, row: tuple[Any, ...]) -> None:
+    """Whatever is put back where the row was."""
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        db.execute('delete from "grant"')
+        db.execute(f'insert into "grant" values ({", ".join("?" * len(row))})', row)
+        db.commit()
+    [line] = await server.app.service.grants.listed(everything=True)
+    assert line.over == "it was revoked"
+    assert signature_faults(server) == []
+
+
+@pytest.mark.parametrize("named", ['"\\ud800"', "7", "null", '["x"]', '"x"'])
+async def test_a_grant_that_only_the_log_names_does_not_hinder(
+    server: VirtualServer, agent: AgentClient, key: Key, named: str
+) -> None:
+    """Any process of this user can add an entry, with any data."""
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    data = f'{{"grant_id":{named},"request_id":"{id}","seconds":"x","from":7,"scope":[]}}'
+    sql(
+        server,
+        "insert into audit select max(id) + 1, ?, 'grant_made', ?, 'x', 'x', ?, 'x', 'x' from audit",
+        "2026-01-01",
+        agent.session_id,
+        data,
+    )
+    assert (await send(server, command(server, key, id)))["status"] == "taken back"
+    with pytest.raises(IntercomError, match="no grant"):
+        await server.app.service.grants.revoke("abc", "kim", "ctl")
+
+
+async def test_without_a_named_decision_the_time_is_that_of_its_signature(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    """A process that saw an act sends it again after the next decision, and changes the time in that one's row."""
+    id = (await agent.propose()).request_id
+    signed = command(server, key, id)
+    with pytest.raises(IntercomError, match="nothing to take back"):
+        await send(server, signed)
+    await server.later(1)
+    await approve(server, key, id)
+    decided = (await server.app.service.card(id)).decided
+    assert decided is not None
+    assert decided.signature is not None
+    no_time = json.dumps(signature_data(evolve(decided.signature, at="0001-01-01T00:00:00+23:59")))
+    for name, text in (("decided_at", "2000-01-01T00:00:00.000000+00:00"), ("signature", no_time)):
+        sql(server, f"update approval_request set {name} = ? where id = ?", text, id)
+        with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+            db.execute("delete from answered_call")
+            db.commit()
+        with pytest.raises(IntercomError, match="made after this was signed"):
+            await send(server, signed)
+    assert (await server.app.service.card(id)).state is CardState.APPROVED

@@ -193,6 +193,8 @@ class App:
         self.service = OperatorService(
             self.system, self.session_deps, self.reader, self.policy_registry, children, slack_status
         )
+        if self._slack is not None:
+            self.service.chat_people = tuple(sorted(self._slack.setup.authorized))
         if self.config.gateway.enabled:
             self.gateway = self._gateway(store)
             self.service.gateway = self._gateway_people(store)

@@ -140,11 +140,14 @@ def draw_people(on: Console, data: Json, at: datetime) -> None:
     ]
     columns = ("id", "name", "role", "signed in", "was there")
     print_table(on, columns, rows, "nobody is signed in: agent-intercom-ctl web makes a link")
-    if found.public_url is None:
-        return
-    on.print(safe_text(f"\nwho may come in at {one_line(found.public_url)}"), soft_wrap=True)
-    members = [(safe_text(one_line(each.name)), safe_text(each.role)) for each in found.members]
-    print_table(on, ("name", "role"), members, "nobody: [web.members] in the configuration has their names")
+    if found.public_url is not None:
+        on.print(safe_text(f"\nwho may come in at {one_line(found.public_url)}"), soft_wrap=True)
+        members = [(safe_text(one_line(each.name)), safe_text(each.role)) for each in found.members]
+        print_table(on, ("name", "role"), members, "nobody: [web.members] in the configuration has their names")
+    if found.in_slack is not None:
+        ids = ", ".join(map(one_line, found.in_slack))
+        nobody = "nobody: authorized_user_ids in the configuration has their ids"
+        on.print(safe_text(f"\nwho may answer in Slack: {ids or nobody}"), soft_wrap=True)
 
 
 def draw_signed_out(on: Console, data: Json, at: datetime) -> None:

@@ -53,10 +53,8 @@ class OutboxStatus:
 
 @frozen
 class ChatStatus:
-    """The status of the channel with this id; None for a part that does not answer. `people` are the ids of those who
-    may answer there."""
+    """The status of the channel with this id; None for a part that does not answer."""
 
     channel: str
     connection: ConnectionStatus | None
     outbox: OutboxStatus | None
-    people: tuple[str, ...] = ()

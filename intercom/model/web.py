@@ -151,11 +151,13 @@ class SignedIn:
 @frozen
 class PagePeople:
     """Who may use the page, and who is signed in there. `public_url` is where the members come in; None without a
-    proxy, when nobody does."""
+    proxy, when nobody does. `in_slack` are the ids of those who may answer in Slack; None if this server is not
+    there."""
 
     public_url: str | None
     members: tuple[PageMember, ...]
     signed_in: tuple[SignedIn, ...]
+    in_slack: tuple[str, ...] | None = None
 
 
 class PushOperations(Protocol):

@@ -294,9 +294,10 @@ _PASSING = frozenset({"busy", "unavailable"})
 
 @define(eq=False)
 class OperatorService:
-    """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none,
-    and so is `gateway`: `no_gateway_reason` says why if the configuration has one. `web` is None if there is no page.
-    `server` is what is known of the server itself. `children` are the agents that people start."""
+    """`chat` returns the chat channel's status, and `chat_people` are the ids of those who may answer there; None if
+    there is no chat channel. `rooms` is None if there are none, and so is `gateway`: `no_gateway_reason` says why if
+    the configuration has one. `web` is None if there is no page. `server` is what is known of the server itself.
+    `children` are the agents that people start."""
 
     system: System
     deps: SessionDeps
@@ -304,6 +305,7 @@ class OperatorService:
     policy_registry: PolicyRegistry
     children: AgentProcesses
     chat: Callable[[], Awaitable[ChatStatus]] | None = None
+    chat_people: tuple[str, ...] | None = None
     rooms: RoomOperations | None = None
     gateway: GatewayOperations | None = None
     no_gateway_reason: str = ""

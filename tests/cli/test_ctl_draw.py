@@ -574,6 +574,10 @@ def test_who_may_use_the_page_and_who_is_there_is_listed() -> None:
     assert "01234567  k<U+202E>im  viewer" in shown
     assert "who may come in at https://page.example.org" in shown
     assert "zoe@example.org  operator" in shown
+    assert "Slack" not in shown
+    answering = drawn("people-list", {**entry, "in_slack": ["U012AB3CD", "U045EF6GH"]})
+    assert "who may answer in Slack: U012AB3CD, U045EF6GH" in answering
+    assert "who may answer in Slack: nobody" in drawn("people-list", {**entry, "in_slack": []})
     alone = drawn("people-list", {"public_url": None, "members": [], "signed_in": []})
     assert alone.splitlines() == ["nobody is signed in: agent-intercom-ctl web makes a link"]
     ended = drawn("people-sign-out", {**browser, "status": "signed out"})

@@ -241,6 +241,7 @@ class StandInService:
         self.clients: frozenset[int] = frozenset()
         self.terminals: set[str | None] = set()
         self.chat: ChatStatus | None = None
+        self.chat_people: tuple[str, ...] | None = None
         self.crash: BaseException | None = None
         self.children = StandInChildren(self)
         self.steering = StandInSteering(self)

@@ -87,7 +87,10 @@ test("people, browsers and programs: ids as they came, names made visible", () =
   });
   expect(people.members).toEqual([{ name: "zoe@example.org<U+202E>", role: "operator" }]);
   expect(people.signedIn[0]).toMatchObject({ id: "0123", name: "kim", beganAt: at.began_at, usedAt: at.used_at });
-  expect(peopleOf({ public_url: null, members: [], signed_in: [] }).publicUrl).toBeNull();
+  expect(people.inSlack).toBeNull();
+  const none = { public_url: null, members: [], signed_in: [] };
+  expect(peopleOf(none).publicUrl).toBeNull();
+  expect(peopleOf({ ...none, in_slack: ["U012\u202e"] }).inSlack).toEqual(["U012<U+202E>"]);
   expect(() => peopleOf({ public_url: null, members: [{}], signed_in: [] })).toThrow(WireError);
   const [token] = tokensOf({ tokens: [{ name: "a\u202eb", role: "viewer", created_by: "alex", expires_at: "x" }] });
   expect(token).toMatchObject({ id: "a\u202eb", name: "a<U+202E>b", by: "alex" });

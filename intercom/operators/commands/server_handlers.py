@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import trio
+from attrs import evolve
 
 from actors import Info
 from intercom._version import __version__
@@ -179,12 +180,17 @@ _signed_in_entry = form(SignedIn, "browser_id=id", "name", "role", "began_at", "
 def _people_entry(found: PagePeople) -> JsonObject:
     members: list[Json] = [plain(each) for each in found.members]
     browsers: list[Json] = [_signed_in_entry(each) for each in found.signed_in]
-    return {"public_url": found.public_url, "members": members, "signed_in": browsers}
+    return {
+        "public_url": found.public_url,
+        "members": members,
+        "signed_in": browsers,
+        "in_slack": plain(found.in_slack),
+    }
 
 
 @handles("people-list", _people_entry)
 async def people_list(service: OperatorService, caller: Caller) -> PagePeople:
-    return await _page(service).people()
+    return evolve(await _page(service).people(), in_slack=service.chat_people)
 
 
 def _signed_out_entry(ended: SignedIn) -> JsonObject:

@@ -86,7 +86,7 @@ class Slack:
         """Return the channel's status for people at a terminal; a part that does not answer is None."""
         connection = await self._asked("slack/connection", Health())
         outbox = await self._asked("slack/outbox", OutboxHealth())
-        return ChatStatus(self.setup.channel_id, connection, outbox, tuple(sorted(self.setup.authorized)))
+        return ChatStatus(self.setup.channel_id, connection, outbox)
 
     async def _asked(self, name: str, question: Request[T]) -> T | None:
         try:

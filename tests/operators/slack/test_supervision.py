@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.chat_status import ConnectionState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
+from intercom.operators.commands.json_forms import plain
 from intercom.operators.slack.messages import Health
 from intercom.operators.slack.settings import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
@@ -58,6 +60,14 @@ async def test_a_call_says_what_is_wrong_with_the_certificates_until_they_are_pu
         certificate.make(tmp_path, "proxy")[0].rename(certificates)
         with pytest.raises(Unreachable, match="could not be reached"):
             await web.call("auth.test")
+
+
+async def test_who_may_answer_is_not_in_the_status_that_agents_can_read(tmp_path: Path) -> None:
+    setup = SlackSetup(TOKENS, CHANNEL, frozenset({"U045EF6GH", "U012AB3CD"}))
+    app = an_app(tmp_path, setup=setup)
+    async with app.system:
+        assert "U012AB3CD" not in json.dumps(plain(await app.service.chat_status()))
+        assert app.service.chat_people == ("U012AB3CD", "U045EF6GH")
 
 
 class Falls(Actor):

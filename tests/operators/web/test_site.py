@@ -365,7 +365,10 @@ async def test_people_and_roles_are_listed_and_an_admin_signs_a_browser_out(tmp_
     async with page_server(tmp_path, service, settings=settings) as server:
         service.web = server.links
         admin, viewer = await server.browser(), await server.browser(WebRole.VIEWER)
+        assert (await viewer.command("people-list")).json()["data"]["in_slack"] is None
+        service.chat_people = ("U012AB3CD",)
         listed = (await viewer.command("people-list")).json()["data"]
+        assert listed["in_slack"] == ["U012AB3CD"]
         assert listed["public_url"] == "https://page.example.org"
         assert listed["members"] == [
             {"name": "kim@example.org", "role": "admin"},

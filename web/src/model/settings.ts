@@ -132,8 +132,6 @@ export interface Slack {
   /** What is wrong now: with the connection, and with single channels. */
   faults: string[];
   waiting: number;
-  /** The ids of those who may answer there. */
-  people: string[];
 }
 
 /** Read the answer of `slack`; null if this server is not in Slack. Raises WireError. */
@@ -156,7 +154,6 @@ export function slackOf(value: unknown): Slack | null {
     since: (connection && maybe(connection, "since")) ?? "",
     faults: [...(!isUp && last ? [last] : []), ...faults],
     waiting: Object.keys(waiting).reduce((sum, name) => sum + number(waiting, name), 0),
-    people: (Array.isArray(slack["people"]) ? slack["people"] : []).map((each) => oneLine(String(each))),
   };
 }
 
@@ -237,6 +234,8 @@ export interface People {
   publicUrl: string | null;
   members: PageMember[];
   signedIn: SignedIn[];
+  /** The ids of those who may answer in Slack; null if this server is not there. */
+  inSlack: string[] | null;
 }
 
 /** A program that uses the API with a token. */
@@ -261,6 +260,7 @@ export function peopleOf(value: unknown): People {
       ...{ id: text(each, "browser_id"), name: oneLine(text(each, "name")), role: roleIn(each) },
       ...{ beganAt: maybe(each, "began_at") ?? "", usedAt: maybe(each, "used_at") ?? "" },
     })),
+    inSlack: Array.isArray(data["in_slack"]) ? data["in_slack"].map((each) => oneLine(String(each))) : null,
   };
 }
 

@@ -249,9 +249,12 @@ test("the server says what needs a person, and what it runs with", async () => {
 test("people and roles are listed, and an admin signs another browser out, once, after a question", async () => {
   const TOKEN = { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-01" };
   const others = [browserEntry("b2".repeat(16), "Kim", "viewer")];
-  const people = { public_url: "https://page.example.org", members: [{ name: "zoe@example.org", role: "operator" }] };
+  const people = {
+    public_url: "https://page.example.org",
+    members: [{ name: "zoe@example.org", role: "operator" }],
+    in_slack: ["U012AB3CD", "U045EF6GH"],
+  };
   state.tokens = [TOKEN];
-  state.slack = slackEntry("up");
   await visit();
   // What the page's own browser is called, which it finds in the list by itself.
   const own = await page.evaluate(async () => {
@@ -333,7 +336,7 @@ test("text of others runs nowhere, and hides nothing", async () => {
   const attack = '"><img src=x onerror=window.hit=1><script>window.hit=1</script>\u202e\u0000';
   state.url = `https://x.example.org/${attack}`;
   state.status = statusEntry({ configuration: attack, database: attack, rooms_database: attack });
-  state.slack = { ...slackEntry(attack, { last_error: attack }), people: [attack] };
+  state.slack = slackEntry(attack, { last_error: attack });
   state.keys = {
     required: true,
     keys: [{ ...KEY, name: attack, counts: false, why: attack }],
@@ -345,6 +348,7 @@ test("text of others runs nowhere, and hides nothing", async () => {
     public_url: attack,
     members: [{ name: attack, role: attack }],
     signed_in: [browserEntry(attack, attack, attack)],
+    in_slack: [attack],
   };
   state.tokens = [{ name: attack, role: attack, created_by: attack, created_at: attack, expires_at: attack }];
   server.answers.set("clients", () => ({

@@ -52,6 +52,7 @@ for (const [width, height] of [
           { name: "sam@example.org", role: "viewer" },
         ],
         signed_in: [browserEntry("0".repeat(32), "alex", "admin"), browserEntry("1".repeat(32), "Zoe", "operator")],
+        in_slack: ["U012AB3CD", "U045EF6GH"],
       };
       state.tokens = [
         { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-24T12:00:00Z" },

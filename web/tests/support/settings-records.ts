@@ -45,7 +45,6 @@ export function slackEntry(state: string, more: JsonObject = {}): JsonObject {
   return {
     channel: "C0123456789",
     connection: { state, since, reconnects: 0, last_error: null, last_heard: since, in_hand: 0, ...more },
-    people: ["U012AB3CD", "U045EF6GH"],
     outbox: { waiting: { card: 0, alert: 0, line: 0, log: 0 }, updates: 0, oldest: null, faults: {}, last_error: null },
   };
 }

@@ -8,7 +8,7 @@ import { useNow } from "@/lib/hooks";
 import { ROLES, type People, type ProgramToken, type SignedIn } from "@/model/settings";
 import { age, moment } from "@/model/time";
 import { inbox } from "@/server/inbox";
-import { revokeToken, signOutElsewhere, useIsAdmin, usePeople, useSlack, useTokens } from "@/server/settings";
+import { revokeToken, signOutElsewhere, useIsAdmin, usePeople, useTokens } from "@/server/settings";
 import { Command, Failed, Question } from "../agents/marks";
 import { Fact, FactList, Group, Heading, Path } from "./marks";
 
@@ -25,6 +25,7 @@ export default function PeopleSettings() {
         <>
           <Browsers people={found.data} />
           <Members people={found.data} />
+          {found.data.inSlack && <InSlack ids={found.data.inSlack} />}
         </>
       ) : (
         !found.error && (
@@ -33,7 +34,6 @@ export default function PeopleSettings() {
           </div>
         )
       )}
-      <InSlack />
       <Group title="What each role may do">
         <FactList>
           {ROLES.map(([role, may]) => (
@@ -185,23 +185,21 @@ function Members({ people }: { people: People }) {
   );
 }
 
-function InSlack() {
-  const { data: slack } = useSlack();
-  if (!slack) return null;
+function InSlack({ ids }: { ids: string[] }) {
   return (
     <Group title="In Slack">
       <p className="text-[0.8125rem] text-muted-foreground">
-        {slack.people.length > 0
+        {ids.length > 0
           ? "They decide and answer in the channel. Slack shows each one’s member id in the profile."
           : "Nobody may answer there yet."}{" "}
         <Command>authorized_user_ids</Command> in the configuration has them, and counts from the server’s next start.
       </p>
-      {slack.people.length > 0 && (
+      {ids.length > 0 && (
         <ul
           aria-label="People in Slack"
           className="flex flex-wrap gap-x-4 gap-y-1 rounded-md border px-3 py-2.5 text-[0.8125rem]"
         >
-          {slack.people.map((each) => (
+          {ids.map((each) => (
             <li key={each}>
               <Path>{each}</Path>
             </li>

@@ -187,17 +187,9 @@ def _add(where: Places, code: str) -> int:
         raise NotFound(
             f"no passkey {id} waits for this: make one on the page, and give what it shows within some minutes"
         )
-    known = request(where, "keys", {})["keys"]
-    counting, here = _counting_here(where, known), operator_keys.private_keys(where)
-    # One that was made while no server ran enrols itself, as with the first decision that it signs.
-    is_first = not any(each["counts"] for each in known)
-    if not counting and not (is_first and here):
-        raise NotFound(
-            "to add a passkey, an operator key that counts has to be on this machine, and none is; see"
-            " agent-intercom-ctl key list"
-        )
-    # The server has counting keys to choose from. Of others none is chosen: another program may have put one there.
-    kept = counting[0] if counting else named_key(where, None)
+    reply = request(where, "keys", {})
+    counting = _counting_here(where, reply["keys"])
+    kept = counting[0] if counting else _first_key(where, reply)
     # Everybody who may decide proposes passkeys: the person with the PIN has to know whose it is. Its name was
     # written by the one who made it, so it stands on a line of its own.
     say(one_line(f"passkey {id} was made by {offer['by']}, who signs decisions with it from now on"))
@@ -213,6 +205,33 @@ def _add(where: Places, code: str) -> int:
     request(where, "key-add", {"public": found.public, "name": found.name, "signature": signature})
     print(f"added passkey {id}")
     return 0
+
+
+def _first_key(where: Places, reply: Mapping[str, Any]) -> KeyFile:
+    """Return the key of this machine that enrols itself as the first one: it was made while no server ran. `reply` is
+    what the server says of its keys. Raises NotFound, Ambiguous and Unauthorized."""
+    known = {each["key_id"]: each for each in reply["keys"]}
+    here = operator_keys.private_keys(where)
+    if not here or any(each["counts"] for each in known.values()):
+        raise NotFound(
+            "to add a passkey, an operator key that counts has to be on this machine, and none is; see"
+            " agent-intercom-ctl key list"
+        )
+    if len(here) > 1:
+        # None is chosen: another program may have put one there.
+        ids = ", ".join(each.key.id for each in here)
+        raise Ambiguous(
+            f"there are {len(here)} operator keys ({ids}), and none counts: run agent-intercom-ctl key enrol KEY first,"
+            " with the one that is yours"
+        )
+    status = known.get(here[0].key.id)
+    if status is None and reply["required"]:
+        raise Unauthorized(
+            f"operator key {here[0].key.id} does not count, and is not listed: see agent-intercom-ctl key list"
+        )
+    if status is not None and not status["can_be_first"]:
+        raise Unauthorized(f"operator key {here[0].key.id} does not count: {status['why']}")
+    return here[0]
 
 
 def _counting_here(where: Places, known: Iterable[JsonObject]) -> list[KeyFile]:

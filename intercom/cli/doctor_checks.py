@@ -276,10 +276,10 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
         )
     counting = [each for each in known["keys"] if each["counts"]]
     others = [f"{each['key_id']}: {each['why']}" for each in known["keys"] if not each["counts"]]
-    new = {each["key_id"] for each in known["keys"]} if not counting else set()
-    if new and new <= listed.keys() & {each.key.id for each in private}:
-        # It was made while no server ran, as init does.
-        text = f"decisions have to be signed; the first one that you sign enrols your key {', '.join(sorted(new))}"
+    new = [each["key_id"] for each in known["keys"] if each.get("can_be_first")]
+    if len(known["keys"]) == 1 and new and new[0] in listed.keys() & {each.key.id for each in private}:
+        # It was made while no server ran, as init does. Of several keys, another program may have put one there.
+        text = f"decisions have to be signed; the first one that you sign enrols your key {new[0]}"
         return finding(State.OK, text, "to enrol it now: agent-intercom-ctl key enrol")
     if others or (known["required"] and not counting):
         text = "; ".join(others) or "decisions have to be signed, and no key counts"

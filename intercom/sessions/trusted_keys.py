@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FRESH = timedelta(minutes=10)
 
 _ENROL = "agent-intercom-ctl key enrol"
+_RESTART = "if it is yours, run agent-intercom stop"
+_FORGET = "remove its line from the list, then run agent-intercom stop"
 _NO_KEY = base64.b64encode(bytes(32)).decode("ascii")
 
 
@@ -55,13 +57,15 @@ class SystemKeys:
 
 @frozen
 class KeyStatus:
-    """The status of one operator key. `counts` says whether its signatures count, `why` why not."""
+    """The status of one operator key. `counts` says whether its signatures count, `why` why not. `can_be_first` says
+    that no key is enrolled, and that this one may enrol itself now."""
 
     key_id: str
     public: str
     name: str
     counts: bool
     why: str = ""
+    can_be_first: bool = False
 
 
 @define
@@ -78,6 +82,8 @@ class Keyring:
     _from_system: bool = False
     _pinned: dict[str, PublicKey] = field(factory=dict)
     _enrolled: dict[str, PublicKey] = field(factory=dict)
+    #: The ids in the database, also of keys that do not count any more. None of them is enrolled a second time.
+    _stored: set[str] = field(factory=set)
     _seen: tuple[object, dict[str, PublicKey], str] | None = None
     _seen_system: tuple[object, dict[str, PublicKey], str] | None = None
     _seen_settings: tuple[object, SignedSettings | None, str] | None = None
@@ -108,7 +114,9 @@ class Keyring:
         self._loaded = True
 
     def _load(self, db: Database) -> list[str]:
-        self._enrolled, faults = _chained(enrolled_keys.every(db), audit.key_revocations(db))
+        stored = enrolled_keys.every(db)
+        self._stored = {row.id for row in stored}
+        self._enrolled, faults = _chained(stored, audit.key_revocations(db))
         system, fault = self._system_file()
         if fault:
             faults.append(fault)
@@ -133,6 +141,8 @@ class Keyring:
             then = f"until you run {_ENROL}"
             if listed[id].is_passkey:
                 then = "and it cannot be enrolled now: remove its line, and make a new one on the page"
+            elif id in self._stored:
+                then = f"and it cannot be enrolled again: {_FORGET}"
             faults.append(
                 f"operator key {id} is listed in {self.places.operator_keys_file} and not enrolled: its decisions do"
                 f" not count {then}"
@@ -165,9 +175,19 @@ class Keyring:
         listed, _ = self._listed()
         known = {**listed, **self._enrolled, **self._pinned}
         return tuple(
-            KeyStatus(id, key.public, key.name, id in counting, "" if id in counting else self._why_not(id, listed))
+            KeyStatus(id, key.public, key.name, counts=True)
+            if id in counting
+            else KeyStatus(
+                id, key.public, key.name, counts=False, why=self._why_not(id, listed), can_be_first=self._may_begin(key)
+            )
             for id, key in known.items()
         )
+
+    def _may_begin(self, key: PublicKey) -> bool:
+        """Whether `add` accepts this key by its own signature, as the first one."""
+        if self._from_system or self._enrolled or key.is_passkey or key.id in self._stored:
+            return False
+        return not self._roots or key.id in self._roots
 
     def _why_not(self, id: str, listed: Mapping[str, PublicKey]) -> str:
         if self._from_system:
@@ -175,6 +195,10 @@ class Keyring:
         if id not in self._enrolled:
             if id in listed and listed[id].is_passkey:
                 return "not enrolled, or the key that signed it was revoked"
+            if id in self._stored:
+                return f"not enrolled, and it cannot be enrolled again: {_FORGET}"
+            if not self._enrolled and self._roots and id not in self._roots:
+                return f"not listed when the server started: {_RESTART}"
             return f"not enrolled: run {_ENROL}"
         return f"not listed in {self.places.operator_keys_file}" if id not in listed else "pinned at the next start"
 
@@ -197,6 +221,7 @@ class Keyring:
             if not enrolled_keys.insert(db, EnrolledKey(key.id, key.public, key.name, at, by, signature)):
                 raise SignatureRefused(f"operator key {key.id} was enrolled before, and revoked: make another one")
             self._enrolled[key.id] = self._pinned[key.id] = key
+            self._stored.add(key.id)
             return True
 
     def revoke(self, db: Database, id: str, at: str, by: str, signature: str, now: datetime) -> PublicKey:

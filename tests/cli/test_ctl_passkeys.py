@@ -15,7 +15,7 @@ from intercom.local import operator_keys
 from intercom.local.operator_keys import KeyFile, PublicKey, WrongPin
 from intercom.local.places import Places, places
 from intercom.model import signing
-from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
+from intercom.model.errors import Ambiguous, InvalidArguments, NotFound, Unauthorized
 from tests.operators.ctl_server import environ
 from tests.support.keys import Key, make_key_file
 from tests.support.passkeys import Authenticator
@@ -31,6 +31,8 @@ class Server:
 
     offered: list[PublicKey]
     counting: list[PublicKey]
+    #: The keys that do not count, as the server answers.
+    others: list[dict[str, Any]] = field(factory=list)
     enrolled: list[dict[str, Any]] = field(factory=list)
     revoked: list[str] = field(factory=list)
     claims: str = ""
@@ -49,7 +51,7 @@ class Server:
                     {"key_id": each.id, "public": each.public, "name": each.name, "counts": True}
                     for each in self.counting
                 ]
-                return {"required": True, "keys": keys}
+                return {"required": True, "keys": [*keys, *self.others]}
             case "key-add":
                 self.enrolled.append(fields)
                 return {}
@@ -78,6 +80,11 @@ def server(monkeypatch: pytest.MonkeyPatch, kept: KeyFile) -> Server:
     monkeypatch.setattr(ctl_key, "keep_private", lambda: None)
     monkeypatch.setattr(ctl_key, "say", lambda text: None)
     return made
+
+
+def not_counting(key: PublicKey, why: str = "", *, can_be_first: bool = False) -> dict[str, Any]:
+    entry = {"key_id": key.id, "public": key.public, "name": key.name}
+    return {**entry, "counts": False, "why": why, "can_be_first": can_be_first}
 
 
 def key(where: Places, act: str, id: str) -> int:
@@ -142,7 +149,7 @@ def test_without_a_key_that_counts_here_or_its_pin_nothing_is_added(
 def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_passkey(
     where: Places, kept: KeyFile, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.counting = []
+    server.counting, server.others = [], [not_counting(kept.key, can_be_first=True)]
     typed: list[str] = []
 
     def typing(prompt: str) -> str:
@@ -165,6 +172,20 @@ def test_a_key_that_was_made_while_no_server_ran_enrols_itself_with_its_first_pa
     Path(kept.path).unlink()
     with pytest.raises(NotFound, match="key list"):
         key(where, "add", ID)
+
+
+@pytest.mark.parametrize("why", ["pinned at the next start", "not enrolled, and it cannot be enrolled again", ""])
+def test_a_key_that_the_server_would_not_take_is_not_said_to_count_from_now_on(
+    where: Places, kept: KeyFile, server: Server, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    told: list[str] = []
+    # The last one is not listed.
+    server.counting, server.others = [], [not_counting(kept.key, why)] if why else []
+    monkeypatch.setattr(ctl_key, "say", told.append)
+    monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: pytest.fail(f"asked for a PIN: {prompt}"))
+    with pytest.raises(Unauthorized, match=f"operator key {kept.key.id} does not count.*{why}"):
+        key(where, "add", ID)
+    assert (told, server.enrolled) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +220,8 @@ def test_of_several_keys_that_do_not_count_none_is_chosen(
     server.counting = []
     planted = make_key_file(where, "another horse", "kim", "2001-01-01T00:00:00.000000+00:00")
     monkeypatch.setattr(ctl_key, "ask_pin", lambda prompt: pytest.fail(f"asked for a PIN: {prompt}"))
-    with pytest.raises(Ambiguous, match="there are 2 operator keys"):
+    server.others = [not_counting(each, can_be_first=True) for each in (kept.key, planted.key)]
+    with pytest.raises(Ambiguous, match=r"there are 2 operator keys .* run agent-intercom-ctl key enrol KEY first"):
         key(where, "add", ID)
     assert server.enrolled == []
     # Once the own one counts, it is the one that is asked for.

@@ -13,6 +13,7 @@ from intercom.cli.doctor_checks import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
 from intercom.model.errors import ConfigError
+from intercom.model.json_types import JsonObject
 from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene, with_pin
 from tests.operators.ctl_server import environ
 from tests.support.server_process import COMMAND
@@ -115,6 +116,45 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path) -> None:
         assert found.state is State.OK
         assert "decisions are signed" in found.text
         assert "sudo install" in found.advice
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *keys: JsonObject) -> None:
+    """Have a server answer doctor that decisions have to be signed, and that these are its keys."""
+    known: JsonObject = {"required": True, "keys": list(keys), "unsigned_settings": None}
+    monkeypatch.setattr(doctor_checks, "request", lambda where, verb, fields, **more: known)
+
+
+def waiting(id: str, why: str = "not enrolled: run agent-intercom-ctl key enrol", *, can_be_first: bool) -> JsonObject:
+    return {"key_id": id, "public": "", "name": "", "counts": False, "why": why, "can_be_first": can_be_first}
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "pinned at the next start",
+        "not enrolled, and it cannot be enrolled again: remove its line",
+        "not listed in /etc/agent-intercom/operator-keys",
+        "not listed when the server started",
+    ],
+)
+def test_doctor_names_a_key_with_which_nothing_can_be_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    key = make_key(tmp_path)
+    answering(monkeypatch, waiting(key, why, can_be_first=False))
+    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
+    assert found.state is State.FAULT
+    assert found.text == f"{key}: {why}"
+
+
+def test_doctor_says_of_no_second_new_key_that_it_is_yours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have made it, and listed it."""
+    keys = [make_key(tmp_path) for _ in range(2)]
+    answering(monkeypatch, *(waiting(key, can_be_first=True) for key in keys))
+    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
+    assert found.state is State.FAULT
+    assert all(f"{key}: not enrolled" in found.text for key in keys)
+    assert "your key" not in found.text
 
 
 async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Path) -> None:

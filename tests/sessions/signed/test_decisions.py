@@ -535,6 +535,73 @@ async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock,
         await enrol(server, other)
 
 
+def able(server: VirtualServer) -> set[str]:
+    """The keys that the server would take as the first one."""
+    return {each.key_id for each in server.app.signatures.keyring.status() if each.can_be_first}
+
+
+def reasons(server: VirtualServer) -> dict[str, str]:
+    return {each.key_id: each.why for each in server.app.signatures.keyring.status() if not each.counts}
+
+
+async def test_every_listed_key_may_be_the_first_until_one_is(clock: Clock, root: Path) -> None:
+    key, other = Key(), Key()
+    async with virtual_server(root.parent, clock) as server:
+        for each in (key, other):
+            operator_keys.add_public(server.app.places, each.public)
+        assert able(server) == {key.public.id, other.public.id}
+        await enrol(server, key)
+        assert able(server) == set()
+
+
+async def test_a_key_that_was_enrolled_before_its_list_was_emptied_is_not_said_to_be_able_to_enrol_itself(
+    clock: Clock, root: Path
+) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as server:
+        list_file = Path(server.app.places.operator_keys_file)
+    listed = replace_text(list_file, "")
+    async with virtual_server(root.parent, clock) as server:
+        replace_text(list_file, listed)
+        assert reasons(server) == {key.public.id: "pinned at the next start"}
+        assert able(server) == set()
+
+
+async def test_a_revoked_key_that_is_listed_again_never_counts_and_says_what_to_do(clock: Clock, root: Path) -> None:
+    key, other = Key(), Key()
+    async with keyed(root, clock, key) as server:
+        await server.later(1)
+        await server.app.service.revoke_key(key.public.id, *key.for_key("revoke", key.public, server.now()))
+        assert able(server) == set()
+        assert "cannot be enrolled again" in reasons(server)[key.public.id]
+    async with virtual_server(root.parent, clock) as server:
+        await server.operator.notice("cannot be enrolled again: remove its line")
+        assert able(server) == set()
+        assert "remove its line from the list, then run agent-intercom stop" in reasons(server)[key.public.id]
+        with pytest.raises(SignatureRefused):
+            await enrol(server, key)
+        operator_keys.forget(server.app.places, key.public.id)
+    async with virtual_server(root.parent, clock) as server:
+        await enrol(server, other)
+        assert set(server.app.signatures.keyring.trusted()) == {other.public.id}
+
+
+async def test_a_key_that_the_server_did_not_see_at_its_start_is_not_said_to_be_able_to_enrol_itself(
+    clock: Clock, root: Path
+) -> None:
+    key = Key()
+    async with virtual_server(root.parent, clock) as server:
+        operator_keys.add_public(server.app.places, key.public)
+        list_file = Path(server.app.places.operator_keys_file)
+    listed = replace_text(list_file, "nonsense\n")
+    async with virtual_server(root.parent, clock) as server:
+        replace_text(list_file, listed)
+        assert able(server) == set()
+        assert reasons(server) == {
+            key.public.id: "not listed when the server started: if it is yours, run agent-intercom stop"
+        }
+
+
 async def test_the_first_key_after_the_last_one_was_revoked_counts_after_a_restart_too(
     clock: Clock, root: Path
 ) -> None:
@@ -873,6 +940,15 @@ async def test_where_root_lists_keys_no_others_count(clock: Clock, root: Path) -
         await approve(server, roots, id)
         with pytest.raises(SignatureRefused, match="only root says"):
             await server.app.service.revoke_key(roots.public.id, *roots.for_key("revoke", roots.public, server.now()))
+
+
+async def test_where_root_lists_none_no_key_of_the_users_list_may_be_the_first(clock: Clock, root: Path) -> None:
+    mine, system = Key(), of_root(root)
+    async with virtual_server(root.parent, clock, system_keys=system) as server:
+        operator_keys.add_public(server.app.places, mine.public)
+        assert server.app.signatures.required
+        assert able(server) == set()
+        assert reasons(server) == {mine.public.id: f"not listed in {system.file}"}
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])

@@ -7,6 +7,7 @@ limit in bytes, in the code that reads them.
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 #: One line of a card or a list.
 TITLE = 500
@@ -64,5 +65,8 @@ BASE_URL_FORM = "an address like https://rooms.example.org, without a query"
 
 
 def is_base_url(text: str) -> bool:
-    """Whether this can be the public address of a server."""
-    return re.fullmatch(BASE_URL, text) is not None
+    """Whether this can be the public address of a server: it has this form, and a port and a host that there can be."""
+    try:
+        return re.fullmatch(BASE_URL, text) is not None and urlsplit(text).port != 0
+    except ValueError:
+        return False

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from urllib.parse import urlsplit
 
 import trio
 from attrs import frozen
@@ -258,11 +257,7 @@ def base_url(text: str) -> str:
     """Return an address without its last slashes. Raises InvalidArguments for one that a configuration could not have
     either: it becomes part of commands and files that people and agents are told to use."""
     url = text.strip().rstrip("/")
-    try:
-        is_fit = is_base_url(url) and urlsplit(url).port != 0
-    except ValueError:
-        is_fit = False
-    if not is_fit:
+    if not is_base_url(url):
         raise InvalidArguments(f"{text[:200]!r} is no address: give one like https://rooms.example.org")
     return url
 

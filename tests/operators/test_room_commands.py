@@ -207,13 +207,19 @@ async def test_a_room_is_exported_as_text_or_as_an_object() -> None:
         ("rooms-url", {"url": "https://e/$(id)"}, InvalidArguments, "is no address"),
         ("rooms-url", {"url": "https://e/\u202ex"}, InvalidArguments, "is no address"),
         ("rooms-url", {"url": "https://e/'x"}, InvalidArguments, "is no address"),
+        # Ports and hosts that there cannot be.
+        ("rooms-url", {"url": "https://e:99999"}, InvalidArguments, "is no address"),
+        ("rooms-url", {"url": "https://e:0/"}, InvalidArguments, "is no address"),
+        ("rooms-url", {"url": "https://[:::]"}, InvalidArguments, "is no address"),
     ],
 )
-async def test_what_is_wrong_is_said(
+async def test_what_is_wrong_is_said_and_nothing_is_recorded_of_it(
     command: str, fields: dict[str, Any], error: type[IntercomError], says: str
 ) -> None:
+    service = with_rooms()
     with pytest.raises(error, match=says):
-        await ask(with_rooms(), command, **fields)
+        await ask(service, command, **fields)
+    assert service.events == []
 
 
 async def test_a_refusal_of_a_room_keeps_its_code() -> None:

@@ -338,7 +338,8 @@ def _ids(argument: str, options: argparse.Namespace) -> list[str]:
         from intercom.operators.ctl.client import request
 
         data = request(_places(options), listed, {}, patience=_COMPLETION_PATIENCE)
-        entries = data if isinstance(data, list) else next(each for each in data.values() if isinstance(each, list))
+        lists = [data] if isinstance(data, list) else [each for each in data.values() if isinstance(each, list)]
+        entries = next(each for each in lists if any(key in entry for entry in each))
         return [str(each[key])[:SHORT] if key.endswith("_id") else str(each[key]) for each in entries]
     except Exception:
         # Nothing may be written into the line that the person types.

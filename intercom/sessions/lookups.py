@@ -127,7 +127,6 @@ _LISTED = {
     "checkpoint": "agent-intercom-ctl checkpoints",
     "grant": "agent-intercom-ctl grants",
     "message or task": "agent-intercom-ctl tasks",
-    "signed-in browser": "agent-intercom-ctl browser list",
 }
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ import trio
 
 from intercom.cli import ctl, main
 from intercom.cli.parser import SHELLS, completion_script
+from intercom.model.web import PageMember, PagePeople, SignedIn
+from intercom.model.web_role import WebRole
+from intercom.operators.commands.server_handlers import _people_entry
+from intercom.operators.ctl import client
 from tests.operators.ctl_server import ctl_server
-from tests.operators.stand_in_service import StandInService, card
+from tests.operators.stand_in_service import START, StandInService, card
 
 pytestmark = pytest.mark.real_time
 
@@ -133,6 +138,17 @@ async def test_a_shell_completes_the_ids_of_what_waits(tmp_path: Path) -> None:
         )
 
     assert {"abc-1", "xyz-2"} <= found
+
+
+@pytest.mark.parametrize("members", [(), (PageMember("zoe", WebRole.OPERATOR),)])
+def test_the_ids_of_browsers_complete_a_sign_out_whoever_else_is_listed(
+    monkeypatch: pytest.MonkeyPatch, members: tuple[PageMember, ...]
+) -> None:
+    browser = SignedIn("5c0f2e91" * 4, "kim", WebRole.VIEWER, START, START)
+    listed = _people_entry(PagePeople("https://page.example.org", members, (browser,), ("U012AB3CD",)))
+    monkeypatch.setattr(client, "request", lambda where, verb, fields, **more: {"people-list": listed}[verb])
+    options = Namespace(command="people", act="sign-out", ipc_name=None, config=None)
+    assert ctl._ids("id", options) == ["5c0f2e91"]
 
 
 def test_a_command_of_ctl_is_named_with_its_program_and_help_is_an_option_too(

@@ -248,7 +248,8 @@ class SignIns:
         found = [each for each in self.every() if prefix and each.id.startswith(prefix)]
         if not found:
             raise NotFound(
-                f"no browser that is signed in has an id that begins with {prefix[:40]!r}: people list has them"
+                f"no browser that is signed in has an id that begins with {prefix[:40]!r}; agent-intercom-ctl people"
+                " list shows those that there are"
             )
         if len(found) > 1:
             raise Ambiguous(f"{prefix[:40]!r} fits {len(found)} browsers; give more of the id")

@@ -79,8 +79,8 @@ def without_password(url: str) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return f"{scheme}://..."
-    if "@" in parts.path:
-        # A password with a slash in it, which had to be written as %2F: nobody knows where it ends.
+    if "@" in parts.path + parts.query + parts.fragment:
+        # A password with a sign in it that had to be escaped (/, ? or #): nobody knows where it ends.
         return f"{scheme}://..."
     user = f"{parts.username}@" if parts.username else ""
     return f"{scheme}://{user}{host}{'' if port is None else f':{port}'}{parts.path}"

@@ -157,6 +157,9 @@ def test_a_fault_of_the_environment_is_said_before_anything_starts(
         ("postgresql://u:p@[x/d", "postgresql://..."),
         # A password with a slash, of which the beginning reads like a port.
         ("postgresql://u:12/hunter2@h/d", "postgresql://..."),
+        ("postgresql://u:12?hunter2@h/d", "postgresql://..."),
+        ("postgresql://u:12#hunter2@h/d", "postgresql://..."),
+        ("postgresql://u:1?2#hunter2@h/d", "postgresql://..."),
     ],
 )
 def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:

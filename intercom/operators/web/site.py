@@ -222,6 +222,9 @@ _FOR_PEOPLE = (*_POSTS, _PASSKEYS)
 #: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
 #: them, no decision could be sent, and no page loaded.
 MOST_STREAMS = 4
+#: How many streams of events a person has whom the proxy has signed in, in all browsers together: the server does not
+#: know which of them a request is from.
+MOST_MEMBER_STREAMS = 16
 #: How long a stream of events waits for the router, which may be restarting, in seconds.
 _CAUGHT_UP_SECONDS = 10.0
 
@@ -643,12 +646,13 @@ class WebSite:
 
     @contextmanager
     def _streaming(self, session: Visitor) -> Iterator[_OpenStream]:
-        """Count a stream of this session, and end the oldest ones above MOST_STREAMS. Not the new one: an old one may
-        be of a browser that is gone, which the system does not notice for hours behind a tunnel."""
+        """Count a stream of this session, and end the oldest ones if there are too many. Not the new one: an old one
+        may be of a browser that is gone, which the system does not notice for hours behind a tunnel."""
+        most = MOST_MEMBER_STREAMS if isinstance(session, Member) else MOST_STREAMS
         opened = _OpenStream()
         streams = self._streams.setdefault(session.key, [])
         streams.append(opened)
-        for each in streams[:-MOST_STREAMS]:
+        for each in streams[:-most]:
             each.is_over = True
             self.deps.log.wake()
         try:

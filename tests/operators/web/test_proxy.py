@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.local import server_secrets
+from intercom.model.card import Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import ConfigError
 from intercom.model.web_role import WebRole
@@ -21,7 +23,7 @@ from intercom.operators.web import site
 from intercom.operators.web.proxy import Member, ProxyRules, rules_of
 from intercom.operators.web.sign_in import may_use
 from intercom.web_server.request import Refusal
-from tests.operators.stand_in_service import StandInService, card
+from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import (
     API,
     SECRET,
@@ -326,6 +328,24 @@ async def test_a_stream_ends_so_that_the_proxy_is_asked_again(tmp_path: Path, mo
             server.tell(card("a-1"))
             with trio.fail_after(30), pytest.raises(EOFError):
                 await stream.next()
+
+
+@pytest.mark.real_time
+async def test_a_member_has_streams_for_several_browsers(tmp_path: Path) -> None:
+    async with page_server(tmp_path, StandInService(), settings=SETTINGS, proxy_secret=SECRET) as server:
+        await opened(server)
+        async with AsyncExitStack() as stack:
+            streams = []
+            for _ in range(site.MOST_MEMBER_STREAMS + 1):
+                # Each in a browser of its own, of which the server does not know.
+                kim = await proxied(server).come()
+                streams.append(await stack.enter_async_context(kim.events()))
+                await streams[-1].until_ready()
+            assert (await streams[0].next())[0] == "elsewhere"
+            server.tell(Notice("news", "info", START))
+            assert [(await each.next())[0] for each in streams[1:]] == ["notice"] * site.MOST_MEMBER_STREAMS
+        # A laptop and a phone, each with the four of a browser.
+        assert site.MOST_MEMBER_STREAMS >= 2 * site.MOST_STREAMS
 
 
 @pytest.mark.real_time

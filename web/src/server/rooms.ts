@@ -25,8 +25,9 @@ import { browserTabs, SharedStream } from "./shared-stream";
 
 /** How long a tab that nobody looks at keeps its stream: a browser has few connections to one server. */
 const HIDDEN = 20_000;
-/** How many rooms of one browser have a stream at once. With that of requests, and one to catch up, the server takes no
- *  more, and the browser has connections left. Where more rooms are looked at, their tabs take turns. */
+/** How many rooms of one browser have a stream at once. With that of requests, and one to catch up, they are the four
+ *  that a session has on the server, and the browser has two connections left. Where more rooms are looked at, their
+ *  tabs take turns. (A person whom a proxy has signed in has more on the server, for all browsers together.) */
 const STREAMS = 2;
 /** How often a screen reader is told of new messages, at most. */
 const QUIET = 3_000;

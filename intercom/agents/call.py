@@ -191,10 +191,10 @@ class Call:
                 await self.told(request_id)
             # A task outlives its calls, and has no dialog.
             shown = self.dialog if task_id is None else None
-            beside = () if shown is None else (partial(shown, request_id),)
-            result = await self._within(message, "waiting for an operator", *beside)
+            background = () if shown is None else (partial(shown, request_id),)
+            result = await self._within(message, "waiting for an operator", *background)
         except BaseException:
-            # A cancellation, or a group of them if something runs beside the wait.
+            # A cancellation, or a group of them if something runs in the background.
             self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
         return None if result is None else result.unwrap()
@@ -226,20 +226,20 @@ class Call:
         return self._deadline + DEADLINE_SECONDS
 
     async def _within(
-        self, message: Request[R], what: str, *beside: Callable[[], Awaitable[None]]
+        self, message: Request[R], what: str, *background: Callable[[], Awaitable[None]]
     ) -> outcome.Outcome[R] | None:
         """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then. What
-        runs `beside` the wait is cancelled when it ends."""
+        runs in the `background` is cancelled then."""
         with trio.move_on_at(self._until) as scope:
             self._waiting = scope
             if self._is_stopped:
                 scope.cancel()
             if self.progress is not None:
-                beside = (*beside, partial(self._report, self.progress, what))
-            if not beside:
+                background = (*background, partial(self._report, self.progress, what))
+            if not background:
                 return await self._outcome(message)
             async with trio.open_nursery() as nursery:
-                for each in beside:
+                for each in background:
                     nursery.start_soon(each)
                 # Captured, so that the nursery does not wrap a refusal in an exception group.
                 result = await self._outcome(message)

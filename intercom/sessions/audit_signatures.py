@@ -37,37 +37,42 @@ def verify_log(database: Path, places: Places) -> Verification:
 
 def check_signatures(found: Verification, database: Path, where: Places) -> None:
     """Add a fault to `found` for each approval without a genuine signature while an operator key counted, for each
-    other act that has to be signed and is not, and for each recorded signature that is not genuine."""
+    other act that has to be signed and is not, and for each recorded signature that is not genuine.
+
+    Whether a key counted follows from the order of the entries, which are chained: whoever writes one chooses its
+    time."""
     with closing(audit_chain.connect(database)) as db:
-        checks = _Checks(_keys(db, found), where, {})
-        if not checks.keys:
+        keys = _keys(db, found)
+        if not keys:
             return
-        since = min(key.added for key in checks.keys.values())
-        checked = _check_approvals(db, found, checks, since)
-        _check_entries(db, found, checks, since, checked)
-        _check_instructions(db, found, checks, since)
+        checks = _Checks(keys, where, {})
+        entries = _entries(db, found, checks)
+        checked = _check_approvals(db, found, checks, entries)
+        _check_entries(db, found, checks, entries, checked)
+        _check_instructions(db, found, checks, entries)
 
 
-def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> set[int]:
+def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Checks, entries: list[_Entry]) -> set[int]:
     """Check the approvals that are in force. Returns their entries in the log."""
-    about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
-    # The row has the signature of the last decision. Earlier ones, which were taken back, are not compared with it.
-    back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
     rows = db.execute(
-        "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"
-        f" from approval_request join (select id, at, {about} as about from audit where kind = 'decided') as entry"
-        f" on entry.about = approval_request.id left join ({back}) as back on back.about = approval_request.id"
-        " where status in ('approved', 'consumed') and entry.id > coalesce(back.id, 0) and entry.at >= ?"
-        " order by entry.id",
-        (since,),
-    ).fetchall()
-    for id, decision, decision_id, channel, text, stored, entry, when in rows:
-        at = str(when)
-        if not checks.is_required(at):
+        "select id, verdict, verdict_id, decided_via, decided_text, signature from approval_request"
+        " where status in ('approved', 'consumed')"
+    )
+    approved = {row[0]: row[1:] for row in rows}
+    # The row has the signature of the last decision. Earlier ones, which were taken back, are not compared with it.
+    ended = {_text(entry.data.get("request_id")): entry.id for entry in entries if entry.kind == audit_chain.TAKEN_BACK}
+    checked: set[int] = set()
+    for entry in entries:
+        id = _text(entry.data.get("request_id"))
+        if entry.kind != "decided" or id not in approved or entry.id <= ended.get(id, 0):
             continue
+        checked.add(entry.id)
+        if not checks.is_required(entry.id):
+            continue
+        decision, decision_id, channel, text, stored = approved[id]
         signature = _data(stored)
         if not signature:
-            found.add(entry, f"request {id} was approved on {channel} without a signature, though there was a key")
+            found.add(entry.id, f"request {id} was approved on {channel} without a signature, though there was a key")
             continue
         said = {name: signature.get(name) for name in signing.STATED}
         if (said["request_id"], said["decision"], said["decision_id"], said["text"]) != (
@@ -76,12 +81,12 @@ def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Check
             decision_id,
             text,
         ):
-            found.add(entry, f"the signature of request {id} is for another decision")
+            found.add(entry.id, f"the signature of request {id} is for another decision")
             continue
-        fault = checks.fault(signature, str(channel), at, f"request {id}", "approved")
+        fault = checks.fault(signature, str(channel), entry.id, f"request {id}", "approved")
         if fault is not None:
-            found.add(entry, fault)
-    return {row[6] for row in rows}
+            found.add(entry.id, fault)
+    return checked
 
 
 #: The commands that are signed, by the kind of their entry.
@@ -96,26 +101,24 @@ _SAYS = {
 }
 #: What people do that has to be signed.
 _MUST_BE_SIGNED = ("decided", *_SAYS)
+#: What people tell agents. The signature is in the message's row.
+_MESSAGES = ("steer", "task", "nudge")
 _LONGEST_ID = 128
 #: Where an entry names what it is about.
 _SUBJECTS = ("grant_id", "request_id", "restore_id", "downstream")
 
 
-def _check_entries(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str, checked: set[int]) -> None:
+def _check_entries(
+    db: sqlite3.Connection, found: Verification, checks: _Checks, entries: list[_Entry], checked: set[int]
+) -> None:
     """Check the signatures that the log's own entries have: rejections, answers, policies, grants, what was taken
     back, what was enabled. Each is for the act of its entry, and for no other entry. `checked` are entries whose
     signature was verified before."""
-    kinds = ", ".join(f"'{kind}'" for kind in _MUST_BE_SIGNED)
-    rows = db.execute(
-        "select id, at, kind, summary, session_id, data from audit where at >= ? and json_valid(data)"
-        f" and (json_type(data, '$.signature') = 'object' or kind in ({kinds})) order by id",
-        (since,),
-    )
     used: dict[str, int] = {}
-    for id, when, kind, summary, session, text in rows:
-        entry = _Entry(id, str(when), kind, str(summary), session, _data(text))
-        signature, channel = entry.data.get("signature"), entry.channel
-        if not checks.is_required(entry.at) or (id in checked and not isinstance(signature, dict)):
+    for entry in entries:
+        id, signature, channel = entry.id, entry.data.get("signature"), entry.channel
+        is_signed = isinstance(signature, dict)
+        if not checks.is_required(id) or (not is_signed and (id in checked or entry.kind not in _MUST_BE_SIGNED)):
             continue
         if not isinstance(signature, dict):
             found.add(id, f"{entry.what} on {channel} is without a signature, though there was a key")
@@ -124,8 +127,25 @@ def _check_entries(db: sqlite3.Connection, found: Verification, checks: _Checks,
             found.add(id, f"the signature of {entry.what} is that of entry {first}, and counts once")
         elif id not in checked and not _is_for_entry(db, entry, signature):
             found.add(id, f"the signature of {entry.what} is for another act")
-        elif id not in checked and (fault := checks.fault(signature, channel, entry.at, entry.what, "recorded")):
+        elif id not in checked and (fault := checks.fault(signature, channel, id, entry.what, "recorded")):
             found.add(id, fault)
+
+
+def _entries(db: sqlite3.Connection, found: Verification, checks: _Checks) -> list[_Entry]:
+    """Return the entries about what people sign, in order, and add a fault for each that cannot be read. SQLite reads
+    less as JSON than Python: all of this module goes by one reading, so that no entry counts here and is not seen
+    there."""
+    kinds = ", ".join(f"'{kind}'" for kind in (*_MUST_BE_SIGNED, *_MESSAGES))
+    entries: list[_Entry] = []
+    for id, kind, summary, session, text in db.execute(
+        "select id, kind, summary, session_id, data from audit"
+        f" where kind in ({kinds}) or instr(data, 'signature') order by id"
+    ):
+        if (data := _read(text)) is not None:
+            entries.append(_Entry(id, str(kind), str(summary), session, data))
+        elif checks.is_required(id):
+            found.add(id, f"what this {kind} says cannot be read, though there was a key")
+    return entries
 
 
 @frozen
@@ -133,7 +153,6 @@ class _Entry:
     """An entry of the log about something that people sign."""
 
     id: int
-    at: str
     kind: str
     summary: str
     session_id: str | None
@@ -208,35 +227,32 @@ def _is_for_grant(db: sqlite3.Connection, entry: _Entry, signature: JsonObject) 
     return said == (data.get("request_id"), entry.session_id, data.get("scope"), data.get("seconds"), data.get("uses"))
 
 
-def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> None:
+def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Checks, entries: list[_Entry]) -> None:
     """Check what people told agents: the stored text is the one that was signed, and was signed for this message."""
-    about = "case when json_valid(data) then json_extract(data, '$.instruction_id') end"
-    rows = db.execute(
-        "select instruction.id, instruction.kind, text, given_via, signature, entry.id, entry.at from instruction"
-        f" join (select id, at, {about} as about from audit where kind in ('steer', 'task', 'nudge')) as entry"
-        " on entry.about = instruction.id where given_via != ? and entry.at >= ? order by entry.id",
-        (AUTOMATIC, since),
-    )
-    for id, kind, text, via, stored, entry, when in rows:
-        at, signed, what = str(when), _data(stored), f"{kind} {id}"
+    rows = db.execute("select id, kind, text, given_via, signature from instruction where given_via != ?", (AUTOMATIC,))
+    messages = {row[0]: row[1:] for row in rows}
+    for entry in entries:
+        id = _text(entry.data.get("instruction_id"))
+        if entry.kind not in _MESSAGES or id not in messages or not checks.is_required(entry.id):
+            continue
+        kind, text, via, stored = messages[id]
+        signed, what = _data(stored), f"{kind} {id}"
         channel = str(via).removeprefix(ON_ALERT)
         signature, fields = signed.get("signature"), signed.get("fields")
-        if not checks.is_required(at):
-            continue
         if not isinstance(signature, dict) or not isinstance(fields, dict):
-            found.add(entry, f"{what} came on {channel} without a signature, though there was a key")
+            found.add(entry.id, f"{what} came on {channel} without a signature, though there was a key")
             continue
         subject = signing.command_subject(str(kind), fields)
         if (signature.get("decision"), signature.get("subject"), fields.get("text")) != (kind, subject, text):
-            found.add(entry, f"the signature of {what} is for another text")
+            found.add(entry.id, f"the signature of {what} is for another text")
             continue
         act = str(signature.get("decision_id"))
         if id != (act if signature.get("method") == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
-            found.add(entry, f"the signature of {what} is for another message")
+            found.add(entry.id, f"the signature of {what} is for another message")
             continue
-        fault = checks.fault(signature, channel, at, what, "recorded")
+        fault = checks.fault(signature, channel, entry.id, what, "recorded")
         if fault is not None:
-            found.add(entry, fault)
+            found.add(entry.id, fault)
 
 
 @frozen
@@ -248,12 +264,12 @@ class _Checks:
     places: Places
     channels: dict[str, tuple[str, str] | None]
 
-    def is_required(self, at: str) -> bool:
-        """Whether a key counted then, so that decisions had to be signed."""
-        return any(key.added <= at and (key.revoked is None or at < key.revoked) for key in self.keys.values())
+    def is_required(self, entry: int) -> bool:
+        """Whether a key counted when this entry was added, so that decisions had to be signed."""
+        return any(key.since <= entry and not key.is_revoked_before(entry) for key in self.keys.values())
 
-    def fault(self, signature: JsonObject, channel: str | None, at: str, what: str, done: str) -> str | None:
-        """Return why this signature of `what`, which was `done` at this time on this channel, does not count; None if
+    def fault(self, signature: JsonObject, channel: str | None, entry: int, what: str, done: str) -> str | None:
+        """Return why this signature of `what`, which was `done` in this entry on this channel, does not count; None if
         it does. A record that names no channel has None."""
         said = {name: signature.get(name) for name in signing.STATED}
         method, key_id = str(said["method"]), str(said["key_id"])
@@ -271,7 +287,7 @@ class _Checks:
             return f"{what} is signed with key {key_id}, which was never enrolled"
         elif not key.is_signed:
             return f"{what} is signed with key {key_id}, which no key that counted has enrolled"
-        elif key.revoked is not None and key.revoked <= at:
+        elif key.is_revoked_before(entry):
             return f"{what} is signed with key {key_id}, which was revoked before"
         else:
             public = key.public
@@ -296,15 +312,19 @@ def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
 
 @frozen
 class _Enrolled:
-    """An operator key, the time from which it counted, and the time of its revocation. `is_signed` says whether its
-    enrolment is signed by an operator key whose own enrolment is, or by itself if no key counted then."""
+    """An operator key. It counted from the entry `since`, up to the entry `until`, None if it was not revoked.
+    `is_signed` says whether its enrolment is signed by an operator key whose own enrolment is, or by itself if no key
+    counted then."""
 
     public: str
     name: str
-    added: str
     by: str
-    revoked: str | None = None
+    since: int
+    until: int | None = None
     is_signed: bool = False
+
+    def is_revoked_before(self, entry: int) -> bool:
+        return self.until is not None and self.until <= entry
 
 
 def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
@@ -327,7 +347,7 @@ def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
                 continue
             signer = keys.get(act.by)
             if signer is not None and signer.is_signed and _is_genuine("revoke", signer.public, known, act):
-                keys[id] = evolve(known, revoked=known.revoked or act.when)
+                keys[id] = evolve(known, until=known.until or act.position)
                 revoked.add(id)
             else:
                 found.add(entry, f"operator key {id} is marked as revoked without a signature")
@@ -336,7 +356,7 @@ def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
             found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
         if entry is not None and id in table and table[id][0] != act.public:
             found.add(entry, f"operator key {id} was exchanged in the database for another")
-        key = known or _Enrolled(act.public, act.name, act.when, act.by)
+        key = known or _Enrolled(act.public, act.name, act.by, act.position)
         counting = {
             each
             for each, other in keys.items()
@@ -344,12 +364,14 @@ def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
         }
         public = act.public if not counting and act.by == id else keys[act.by].public if act.by in counting else None
         is_signed = public is not None and _is_genuine("add", public, key, act) and _id_of(act.public) == id
-        keys[id] = evolve(key, is_signed=key.is_signed or is_signed)
+        # The time of a row that nobody signed is anybody's: decisions had to be signed from the first entry on.
+        since = key.since if known or entry is not None or is_signed else 0
+        keys[id] = evolve(key, since=since, is_signed=key.is_signed or is_signed)
     # A passkey goes with the key that has enrolled it.
     for id, key in keys.items():
-        ended = keys[key.by].revoked if _is_passkey(key.public) and key.by in keys else None
+        ended = keys[key.by].until if _is_passkey(key.public) and key.by in keys else None
         if ended is not None:
-            keys[id] = evolve(key, revoked=min(ended, key.revoked or ended))
+            keys[id] = evolve(key, until=min(ended, key.until or ended))
     return keys
 
 
@@ -366,11 +388,11 @@ def _is_passkey(public: str) -> bool:
 
 @frozen
 class _KeyAct:
-    """An enrolment or a revocation. `entry` is its entry in the log, None if it is only a row of the table. `when` is
-    the time of that entry."""
+    """An enrolment or a revocation. `entry` is its entry in the log, None if it is only a row of the table. Then
+    `position` is the first entry that is not older."""
 
     entry: int | None
-    when: str
+    position: int
     id: str
     at: str
     by: str
@@ -383,24 +405,30 @@ class _KeyAct:
 def _key_acts(db: sqlite3.Connection, table: Mapping[str, tuple[str, ...]]) -> list[_KeyAct]:
     """Return everything that was done to operator keys, in the order of the log; what only the table has comes last."""
     acts: list[_KeyAct] = []
-    for entry, at, who, kind, data in db.execute(
-        "select id, at, who, kind, data from audit where kind in ('operator_key_added', 'operator_key_revoked')"
-        " order by id"
+    for entry, who, kind, data in db.execute(
+        "select id, who, kind, data from audit where kind in ('operator_key_added', 'operator_key_revoked') order by id"
     ):
         said = {name: str(part) for name, part in _data(data).items()}
         id = said.get("key_id", "")
         name = table[id][1] if id in table else "" if who == id else str(who)
         signed = id, said.get("at", ""), said.get("by", ""), said.get("signature", "")
         is_revocation = kind == "operator_key_revoked"
-        acts.append(_KeyAct(entry, str(at), *signed, said.get("public", ""), name, is_revocation))
+        acts.append(_KeyAct(entry, entry, *signed, said.get("public", ""), name, is_revocation))
     added = {act.id for act in acts if not act.is_revocation}
     ended = {act.id for act in acts if act.is_revocation}
     for id, (public, name, at, by, signature, revoked_at, revoked_by, revocation) in table.items():
         if id not in added:
-            acts.append(_KeyAct(None, at, id, at, by, signature, public, name))
+            acts.append(_KeyAct(None, _entry_since(db, at), id, at, by, signature, public, name))
         if revoked_at and id not in ended:
-            acts.append(_KeyAct(None, revoked_at, id, revoked_at, revoked_by, revocation, is_revocation=True))
+            position = _entry_since(db, revoked_at)
+            acts.append(_KeyAct(None, position, id, revoked_at, revoked_by, revocation, is_revocation=True))
     return acts
+
+
+def _entry_since(db: sqlite3.Connection, at: str) -> int:
+    """Return the first entry that is not older than `at`; the next one, if all are."""
+    end = "(select coalesce(max(id), 0) + 1 from audit)"
+    return int(db.execute(f"select coalesce(min(id), {end}) from audit where at >= ?", (at,)).fetchone()[0])
 
 
 def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
@@ -408,9 +436,26 @@ def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
     return operator_keys.verifies(signer, act.signature, said)
 
 
-def _data(text: str | None) -> JsonObject:
+def _read(text: str | None) -> JsonObject | None:
+    """Return the data of an entry or the signature of a row; None if it is not one JSON object that says each thing
+    once. Another program may have stored anything there."""
     try:
-        data = json.loads(text or "{}")
+        data = json.loads(text or "{}", object_pairs_hook=_once)
     except (ValueError, TypeError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _data(text: str | None) -> JsonObject:
+    return _read(text) or {}
+
+
+def _once(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """Return the object. Raises ValueError if it has a name twice: which of both counts depends on the reader."""
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""

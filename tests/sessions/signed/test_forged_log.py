@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,15 @@ async def made(server: VirtualServer, kind: str) -> AuditEntry:
     return [each for each in await server.app.service.audit(50) if each.kind == kind][-1]
 
 
-async def forge(server: VirtualServer, entry: AuditEntry, summary: str | None = None, **changes: Any) -> list[str]:
+async def forge(
+    server: VirtualServer, entry: AuditEntry, summary: str | None = None, at: datetime | None = None, **changes: Any
+) -> list[str]:
     """Write an entry like this one, with these changes, as a process of this user can; return what `audit verify`
     finds."""
     data = {**json.loads(json.dumps(entry.data)), **changes}
     work = partial(
         audit.record,
-        at=server.now(),
+        at=at or server.now(),
         kind=entry.kind,
         session_id=entry.session_id,
         who="kim",
@@ -150,3 +153,81 @@ async def test_an_answer_that_nobody_signed_is_found(
     entry = await answered(server, agent, key, root)
     [fault] = await forge(server, entry, request_id="another", signature=None)
     assert "without a signature" in fault
+
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("make", FORGED)
+async def test_an_entry_that_says_it_is_older_than_the_key_needs_a_signature_too(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path, make: Make
+) -> None:
+    entry = await make(server, agent, key, root)
+    [fault] = await forge(server, entry, at=LONG_AGO, signature=None)
+    assert "without a signature" in fault
+
+
+async def test_an_approval_and_a_message_that_say_they_are_older_than_the_key_are_found(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    sql(
+        server,
+        "update approval_request set status = 'approved', verdict_id = 'v', verdict = 'approve', decided_by = 'kim',"
+        " decided_via = 'ctl', decided_at = ? where id = ?",
+        "2000-01-01T00:00:00.000000+00:00",
+        id,
+    )
+    decided = AuditEntry(0, LONG_AGO, "decided", agent.session_id, "kim", "approve", {"request_id": id})
+    assert await forge(server, decided, at=LONG_AGO) == [
+        f"request {id} was approved on ctl without a signature, though there was a key"
+    ]
+    sql(
+        server,
+        "insert into instruction (id, kind, session_id, text, given_by, given_via, created_at)"
+        " values ('m', 'steer', ?, 'go on', 'kim', 'ctl', '2000-01-01T00:00:00.000000+00:00')",
+        agent.session_id,
+    )
+    told = AuditEntry(0, LONG_AGO, "steer", agent.session_id, "kim", "go on", {"instruction_id": "m"})
+    assert await forge(server, told, at=LONG_AGO) == [
+        f"request {id} was approved on ctl without a signature, though there was a key",
+        "steer m came on ctl without a signature, though there was a key",
+    ]
+
+
+async def test_a_key_that_only_the_table_has_counts_from_the_first_entry_that_is_not_older(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    """An older version recorded no enrolment, and retention deletes old entries. Whoever changes the row's time makes
+    its signature worthless, and decisions had to be signed from the first entry on."""
+    entry = AuditEntry(0, LONG_AGO, "decided", agent.session_id, "kim", "stop", {"request_id": "r"})
+    await forge(server, entry)
+    sql(server, "update audit set kind = 'x' where kind = 'operator_key_added'")
+    assert len(await forge(server, entry, at=LONG_AGO)) == 2
+    sql(server, "update operator_key set added_at = '2999-01-01T00:00:00.000000+00:00'")
+    assert len(faults(server)) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    ['{"request_id": "ID", "limit": NaN}', '{"request_id": "another", "request_id": "ID"}', "{"],
+    ids=["only Python reads it", "it names two requests", "nobody reads it"],
+)
+async def test_an_entry_that_not_every_reader_reads_alike_hides_no_approval(
+    server: VirtualServer, agent: AgentClient, key: Key, data: str
+) -> None:
+    id = (await agent.propose()).request_id
+    sql(
+        server,
+        "update approval_request set status = 'approved', verdict_id = 'v', verdict = 'approve', decided_by = 'kim',"
+        " decided_via = 'ctl', decided_at = 'x' where id = ?",
+        id,
+    )
+    await forge(server, AuditEntry(0, LONG_AGO, "broadcast", agent.session_id, "kim", "approve", {}))
+    sql(
+        server,
+        "update audit set kind = 'decided', data = ? where id = (select max(id) from audit)",
+        data.replace("ID", id),
+    )
+    [fault] = faults(server)
+    assert "though there was a key" in fault

@@ -60,7 +60,9 @@ def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Check
     )
     approved = {row[0]: row[1:] for row in rows}
     # The row has the signature of the last decision. Earlier ones, which were taken back, are not compared with it.
-    ended = {_text(entry.data.get("request_id")): entry.id for entry in entries if entry.kind == audit_chain.TAKEN_BACK}
+    back = [entry for entry in entries if entry.kind == audit_chain.TAKEN_BACK]
+    ended = {_text(entry.data.get("request_id")): entry.id for entry in back}
+    taken_back = {(_text(entry.data.get("request_id")), _text(entry.data.get("verdict_id"))) for entry in back}
     checked: set[int] = set()
     for entry in entries:
         id = _text(entry.data.get("request_id"))
@@ -70,6 +72,9 @@ def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Check
         if not checks.is_required(entry.id):
             continue
         decision, decision_id, channel, text, stored = approved[id]
+        if (id, decision_id) in taken_back:
+            found.add(entry.id, f"request {id} was approved by a decision that was taken back")
+            continue
         signature = _data(stored)
         if not signature:
             found.add(entry.id, f"request {id} was approved on {channel} without a signature, though there was a key")
@@ -114,7 +119,7 @@ def _check_entries(
     """Check the signatures that the log's own entries have: rejections, answers, policies, grants, what was taken
     back, what was enabled. Each is for the act of its entry, and for no other entry. `checked` are entries whose
     signature was verified before."""
-    used: dict[str, int] = {}
+    used: dict[bytes, int] = {}
     for entry in entries:
         id, signature, channel = entry.id, entry.data.get("signature"), entry.channel
         is_signed = isinstance(signature, dict)
@@ -123,7 +128,9 @@ def _check_entries(
         if not isinstance(signature, dict):
             found.add(id, f"{entry.what} on {channel} is without a signature, though there was a key")
             continue
-        if (first := used.setdefault(str(signature.get("value")), id)) != id:
+        # The same signature can be written in other ways; what was signed cannot.
+        signed = signing.statement({name: signature.get(name) for name in signing.STATED})
+        if (first := used.setdefault(signed, id)) != id:
             found.add(id, f"the signature of {entry.what} is that of entry {first}, and counts once")
         elif id not in checked and not _is_for_entry(db, entry, signature):
             found.add(id, f"the signature of {entry.what} is for another act")

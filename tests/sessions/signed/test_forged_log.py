@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import trio.testing
 from attrs import evolve
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from intercom.local.passkeys import from_base64url, to_base64url
 from intercom.model import signing
 from intercom.model.audit import AuditEntry
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
@@ -22,7 +24,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import audit
 from intercom.store.writer_messages import Transact
 from tests.sessions.signed.keyed_server import approve, keyed, sql
-from tests.sessions.signed.test_passkeys import faults
+from tests.sessions.signed.test_passkeys import add_phone, faults
 from tests.sessions.signed.test_signed_grants import grant
 from tests.sessions.test_policy_trust import POLICY, waiting, write
 from tests.support.keys import Key
@@ -231,3 +233,36 @@ async def test_an_entry_that_not_every_reader_reads_alike_hides_no_approval(
     )
     [fault] = faults(server)
     assert "though there was a key" in fault
+
+
+@pytest.mark.parametrize("make", [granted, taken_back, answered])
+async def test_a_signature_in_another_spelling_counts_once_too(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path, make: Make
+) -> None:
+    """In the worst case an unnamed take-back is copied, for a later decision."""
+    entry = await make(server, agent, key, root)
+    assert entry.data is not None
+    signature = entry.data["signature"]
+    later = {"verdict_id": "v-later"} if make is taken_back else {}
+    [fault] = await forge(server, entry, signature={**signature, "value": signature["value"].upper()}, **later)
+    assert f"is that of entry {entry.id}, and counts once" in fault
+
+
+#: The order of the curve P-256.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+async def test_the_other_form_of_a_passkeys_signature_counts_once_too(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    phone = await add_phone(server, key)
+    id = (await agent.ask(Transmit("What now?"))).request_id
+    await server.app.service.decide(id, phone.verdict(await server.app.service.card(id), Decision.STOP, server.now()))
+    entry = await made(server, "decided")
+    assert entry.data is not None
+    signature = entry.data["signature"]
+    data, client, value = signature["value"].split(".")
+    r, s = decode_dss_signature(from_base64url(value) or b"")
+    other = ".".join((data, client, to_base64url(encode_dss_signature(r, _ORDER - s))))
+    [fault] = await forge(server, entry, signature={**signature, "value": other})
+    assert f"is that of entry {entry.id}, and counts once" in fault

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from intercom.model.decision import Decision, SignedCommand, signature_data
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.request import RiskLevel
 from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.store import audit
 from intercom.store.audit_chain import verify
+from intercom.store.writer_messages import Transact
 from tests.sessions.signed.keyed_server import approve, keyed, sql
 from tests.sessions.signed.test_once import send
 from tests.sessions.signed.test_passkeys import faults as signature_faults
@@ -170,6 +173,23 @@ async def test_the_log_shows_a_decision_that_was_written_back(
     with contextlib.closing(sqlite3.connect(server.app.database)) as db:
         [fault] = verify(db, []).faults
     assert "this decision was taken back" in fault.text
+
+
+async def test_the_log_shows_a_decision_that_was_written_back_with_an_entry_of_its_own(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    decision = saved(Path(server.app.database), id)
+    await send(server, command(server, key, id))
+    [decided] = [each for each in await server.app.service.audit(20) if each.kind == "decided"]
+    written_back(Path(server.app.database), id, decision)
+    data = {"request_id": id, "proposal_hash": (decided.data or {})["proposal_hash"]}
+    forged = partial(audit.record, at=server.now(), kind="decided", session_id=agent.session_id, who="kim")
+    await server.ask("store", Transact(partial(forged, summary="approve", data=data)))
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        assert verify(db, []).faults == []
+    assert signature_faults(server) == [f"request {id} was approved by a decision that was taken back"]
 
 
 async def test_the_log_of_a_decision_that_was_taken_back_needs_no_signature_of_the_next(

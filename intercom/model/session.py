@@ -180,4 +180,5 @@ class Instruction:
 
 def id_of_act(act_id: str) -> str:
     """Return the message id of an action. A repeated action gives the same id; a different one never does."""
-    return str(uuid.uuid5(_ACTS, act_id))
+    # A recorded id may hold half a surrogate pair, which UTF-8 cannot encode. No action that counts has one.
+    return str(uuid.uuid5(_ACTS, act_id.encode("utf-8", "backslashreplace").decode()))

@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -69,29 +71,36 @@ def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Check
         if entry.kind != "decided" or id not in approved or entry.id <= ended.get(id, 0):
             continue
         checked.add(entry.id)
-        if not checks.is_required(entry.id):
-            continue
-        decision, decision_id, channel, text, stored = approved[id]
-        if (id, decision_id) in taken_back:
-            found.add(entry.id, f"request {id} was approved by a decision that was taken back")
-            continue
-        signature = _data(stored)
-        if not signature:
-            found.add(entry.id, f"request {id} was approved on {channel} without a signature, though there was a key")
-            continue
-        said = {name: signature.get(name) for name in signing.STATED}
-        if (said["request_id"], said["decision"], said["decision_id"], said["text"]) != (
-            id,
-            decision,
-            decision_id,
-            text,
-        ):
-            found.add(entry.id, f"the signature of request {id} is for another decision")
-            continue
-        fault = checks.fault(signature, str(channel), entry.id, f"request {id}", "approved")
-        if fault is not None:
-            found.add(entry.id, fault)
+        if checks.is_required(entry.id):
+            judge = partial(_fault_of_approval, checks, entry.id, id, approved[id], taken_back)
+            _add_fault(found, entry.id, judge)
     return checked
+
+
+def _fault_of_approval(
+    checks: _Checks, entry: int, id: str, row: tuple[Json, ...], taken_back: set[tuple[str, str]]
+) -> str | None:
+    decision, decision_id, channel, text, stored = row
+    signature = _data(stored)
+    if (id, decision_id) in taken_back:
+        return f"request {id} was approved by a decision that was taken back"
+    if not signature:
+        return f"request {id} was approved on {channel} without a signature, though there was a key"
+    said = [signature.get(name) for name in ("request_id", "decision", "decision_id", "text")]
+    if said != [id, decision, decision_id, text]:
+        return f"the signature of request {id} is for another decision"
+    return checks.fault(signature, str(channel), entry, f"request {id}", "approved")
+
+
+def _add_fault(found: Verification, entry: int, judge: Callable[[], str | None]) -> None:
+    """Add the fault that is found in what an entry is about, if any. Whoever wrote it may have put anything anywhere:
+    what cannot be judged is a fault of this entry, and does not end the verification."""
+    try:
+        fault = judge()
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        fault = "it cannot be verified: what it is about is not what the server writes"
+    if fault is not None:
+        found.add(entry, fault)
 
 
 #: The commands that are signed, by the kind of their entry.
@@ -121,21 +130,26 @@ def _check_entries(
     signature was verified before."""
     used: dict[bytes, int] = {}
     for entry in entries:
-        id, signature, channel = entry.id, entry.data.get("signature"), entry.channel
-        is_signed = isinstance(signature, dict)
-        if not checks.is_required(id) or (not is_signed and (id in checked or entry.kind not in _MUST_BE_SIGNED)):
-            continue
-        if not isinstance(signature, dict):
-            found.add(id, f"{entry.what} on {channel} is without a signature, though there was a key")
-            continue
-        # The same signature can be written in other ways; what was signed cannot.
-        signed = signing.statement({name: signature.get(name) for name in signing.STATED})
-        if (first := used.setdefault(signed, id)) != id:
-            found.add(id, f"the signature of {entry.what} is that of entry {first}, and counts once")
-        elif id not in checked and not _is_for_entry(db, entry, signature):
-            found.add(id, f"the signature of {entry.what} is for another act")
-        elif id not in checked and (fault := checks.fault(signature, channel, id, entry.what, "recorded")):
-            found.add(id, fault)
+        if checks.is_required(entry.id):
+            _add_fault(found, entry.id, partial(_fault_of_entry, db, checks, entry, entry.id in checked, used))
+
+
+def _fault_of_entry(
+    db: sqlite3.Connection, checks: _Checks, entry: _Entry, is_checked: bool, used: dict[bytes, int]
+) -> str | None:
+    signature, channel = entry.data.get("signature"), entry.channel
+    if not isinstance(signature, dict):
+        is_missing = entry.kind in _MUST_BE_SIGNED and not is_checked
+        return f"{entry.what} on {channel} is without a signature, though there was a key" if is_missing else None
+    # The same signature can be written in other ways; what was signed cannot.
+    signed = signing.statement({name: signature.get(name) for name in signing.STATED})
+    if (first := used.setdefault(signed, entry.id)) != entry.id:
+        return f"the signature of {entry.what} is that of entry {first}, and counts once"
+    if is_checked:
+        return None
+    if not _is_for_entry(db, entry, signature):
+        return f"the signature of {entry.what} is for another act"
+    return checks.fault(signature, channel, entry.id, entry.what, "recorded")
 
 
 def _entries(db: sqlite3.Connection, found: Verification, checks: _Checks) -> list[_Entry]:
@@ -242,24 +256,23 @@ def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Ch
         id = _text(entry.data.get("instruction_id"))
         if entry.kind not in _MESSAGES or id not in messages or not checks.is_required(entry.id):
             continue
-        kind, text, via, stored = messages[id]
-        signed, what = _data(stored), f"{kind} {id}"
-        channel = str(via).removeprefix(ON_ALERT)
-        signature, fields = signed.get("signature"), signed.get("fields")
-        if not isinstance(signature, dict) or not isinstance(fields, dict):
-            found.add(entry.id, f"{what} came on {channel} without a signature, though there was a key")
-            continue
-        subject = signing.command_subject(str(kind), fields)
-        if (signature.get("decision"), signature.get("subject"), fields.get("text")) != (kind, subject, text):
-            found.add(entry.id, f"the signature of {what} is for another text")
-            continue
-        act = str(signature.get("decision_id"))
-        if id != (act if signature.get("method") == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
-            found.add(entry.id, f"the signature of {what} is for another message")
-            continue
-        fault = checks.fault(signature, channel, entry.id, what, "recorded")
-        if fault is not None:
-            found.add(entry.id, fault)
+        _add_fault(found, entry.id, partial(_fault_of_message, checks, entry.id, id, messages[id]))
+
+
+def _fault_of_message(checks: _Checks, entry: int, id: str, row: tuple[Json, ...]) -> str | None:
+    kind, text, via, stored = row
+    signed, what = _data(stored), f"{kind} {id}"
+    channel = str(via).removeprefix(ON_ALERT)
+    signature, fields = signed.get("signature"), signed.get("fields")
+    if not isinstance(signature, dict) or not isinstance(fields, dict):
+        return f"{what} came on {channel} without a signature, though there was a key"
+    subject = signing.command_subject(str(kind), fields)
+    if [signature.get("decision"), signature.get("subject"), fields.get("text")] != [kind, subject, text]:
+        return f"the signature of {what} is for another text"
+    act = str(signature.get("decision_id"))
+    if id != (act if signature.get("method") == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
+        return f"the signature of {what} is for another message"
+    return checks.fault(signature, channel, entry, what, "recorded")
 
 
 @frozen
@@ -415,7 +428,7 @@ def _key_acts(db: sqlite3.Connection, table: Mapping[str, tuple[str, ...]]) -> l
     for entry, who, kind, data in db.execute(
         "select id, who, kind, data from audit where kind in ('operator_key_added', 'operator_key_revoked') order by id"
     ):
-        said = {name: str(part) for name, part in _data(data).items()}
+        said = {name: _text(part) for name, part in _data(data).items()}
         id = said.get("key_id", "")
         name = table[id][1] if id in table else "" if who == id else str(who)
         signed = id, said.get("at", ""), said.get("by", ""), said.get("signature", "")
@@ -435,7 +448,10 @@ def _key_acts(db: sqlite3.Connection, table: Mapping[str, tuple[str, ...]]) -> l
 def _entry_since(db: sqlite3.Connection, at: str) -> int:
     """Return the first entry that is not older than `at`; the next one, if all are."""
     end = "(select coalesce(max(id), 0) + 1 from audit)"
-    return int(db.execute(f"select coalesce(min(id), {end}) from audit where at >= ?", (at,)).fetchone()[0])
+    # The row's text may be no UTF-8.
+    stored = at.encode("utf-8", "surrogateescape")
+    sql = f"select coalesce(min(id), {end}) from audit where at >= cast(? as text)"
+    return int(db.execute(sql, (stored,)).fetchone()[0])
 
 
 def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
@@ -443,7 +459,7 @@ def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
     return operator_keys.verifies(signer, act.signature, said)
 
 
-def _read(text: str | None) -> JsonObject | None:
+def _read(text: Any) -> JsonObject | None:
     """Return the data of an entry or the signature of a row; None if it is not one JSON object that says each thing
     once. Another program may have stored anything there."""
     try:
@@ -453,7 +469,7 @@ def _read(text: str | None) -> JsonObject | None:
     return data if isinstance(data, dict) else None
 
 
-def _data(text: str | None) -> JsonObject:
+def _data(text: Any) -> JsonObject:
     return _read(text) or {}
 
 

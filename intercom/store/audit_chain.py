@@ -183,12 +183,12 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
         kept = wanted.pop(entry.id, None)
         if kept is not None and kept.hash != entry.hash:
             found.add(entry.id, f"the log was rewritten up to here: it had another hash on {kept.at}")
-        if entry.kind in DECIDED and (request := entry_data(entry.data).get("request_id")) is not None:
+        if entry.kind in DECIDED and isinstance(request := entry_data(entry.data).get("request_id"), str):
             said = "approve" if entry.kind == "auto_approved" else str(entry.summary)
-            behind.setdefault(str(request), []).append((entry.kind, said, entry_data(entry.data).get("proposal_hash")))
-        elif entry.kind == TAKEN_BACK and (request := entry_data(entry.data).get("request_id")) is not None:
+            behind.setdefault(request, []).append((entry.kind, said, entry_data(entry.data).get("proposal_hash")))
+        elif entry.kind == TAKEN_BACK and isinstance(request := entry_data(entry.data).get("request_id"), str):
             # No decision before it counts any more; that the log knows of the request stays true.
-            behind[str(request)] = []
+            behind[request] = []
         before = entry
     if before is not None:
         found.head = Head(before.id, before.hash, before.at)
@@ -231,14 +231,14 @@ def _started(entry: Entry) -> _Started | None:
     first, before = data.get("first", entry.id), data.get("decided_before", [])
     if type(first) is not int or not isinstance(before, list):
         return None
-    return _Started(entry.id, first, frozenset(map(str, before)))
+    return _Started(entry.id, first, frozenset(each for each in before if isinstance(each, str)))
 
 
 def _pruned(entry: Entry) -> _Pruned | None:
     data = entry_data(entry.data)[PRUNED]
     if not isinstance(data, dict) or type(through := data.get("through")) is not int:
         return None
-    return _Pruned(through, str(data.get("hash")))
+    return _Pruned(through, newest if isinstance(newest := data.get("hash"), str) else "")
 
 
 def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Entry) -> bool:

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Board, byUrgency, LATE, named, REACTION, requestOf, UNDO, type Act } from "../src/model/board";
+import { named, requestOf, type Act } from "../src/model/act";
+import { Board, byUrgency, LATE, REACTION, UNDO } from "../src/model/board";
 import { KEYS, keysOf, label } from "../src/model/keys";
 import { cardOf, sessionsOf, type Card, type JsonObject } from "../src/model/wire";
 import { cardEntry, proposal, sessionEntry } from "./support/cards";

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { requestOf, TAKE_BACK, type Act } from "../src/model/board";
+import { requestOf, TAKE_BACK, type Act } from "../src/model/act";
 import { TAKEN_BACK } from "../src/model/decided";
 import { CHANGES, KEYS, LETS_PASS, SESSION_KEYS } from "../src/model/keys";
 import {

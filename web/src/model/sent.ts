@@ -1,7 +1,7 @@
 /** The decisions that were sent, and the cards that have ended: what can still be taken back, and how each has come. Pure. */
 
+import type { Act } from "./act";
 import { mayTakeBack, TAKEN_BACK } from "./decided";
-import type { Act } from "./board";
 import type { Card } from "./wire";
 
 /** How many cards that have ended are kept. */

@@ -3,7 +3,7 @@
  *  An answer to a card signs the card as it was shown, and a command that answers no card signs its fields. Both are
  *  what the terminal signs (`intercom/cli/ctl_sign.py`), and the server computes both again. */
 
-import { requestOf, shownOf, TAKE_BACK, type Act } from "./board";
+import { requestOf, shownOf, TAKE_BACK, type Act } from "./act";
 import type { Comment } from "./diff";
 import { cardSubject, commandSubject, type Said } from "./signing";
 import { count, oneLine, short, table, visible } from "./visible";

@@ -1,7 +1,7 @@
 /** What is shown before it is approved: the contents of a proposal that can be edited, the card that an edit would make,
  *  and the whole text of a policy. */
 
-import type { Edit } from "../model/board";
+import type { Edit } from "../model/act";
 import { LONGEST_REQUEST, requestSize } from "../model/editable";
 import { count } from "../model/visible";
 import { policyHash } from "../model/signing";

@@ -2,7 +2,8 @@
 
 import { QueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
-import { Board, contentOf, LATE, nameOf, requestOf, shownOf, TAKE_BACK, type Act, type Waiting } from "../model/board";
+import { nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
+import { Board, contentOf, LATE, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
 import { EDIT, mayDecide, past, PERMIT } from "../model/keys";

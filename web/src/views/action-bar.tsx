@@ -12,7 +12,7 @@ import {
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useIsWide, useNow } from "@/lib/hooks";
-import type { Act } from "@/model/board";
+import type { Act } from "@/model/act";
 import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";

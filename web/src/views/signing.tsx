@@ -2,7 +2,7 @@
 
 import { KeyRoundIcon } from "lucide-react";
 import { useMemo, useRef } from "react";
-import { shownOf, type Act } from "@/model/board";
+import { shownOf, type Act } from "@/model/act";
 import { visible, visibleLine } from "@/model/visible";
 import { useInbox } from "@/server/inbox";
 import { DiffView } from "./diff-view";

@@ -1,42 +1,16 @@
 /** Passkeys as the page offers them, in Chromium. */
 
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { expect } from "vitest";
+import { choose, look, openMenu } from "../support/actions";
 import { proposal } from "../support/cards";
-import { Standin } from "../support/standin";
+import { test } from "../support/fixtures";
 
-let browser: Browser;
-let server: Standin;
-let watched: Watched | null = null;
-let page: Page;
-
-beforeAll(async () => {
-  browser = await startBrowser();
-});
-afterAll(async () => browser.close());
-beforeEach(async () => {
-  server = new Standin();
-  await server.start();
-});
-afterEach(async () => {
-  const faults = watched?.faults ?? [];
-  await watched?.close();
-  watched = null;
-  await server.stop();
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-});
-
-async function choose(item: string, options: Parameters<typeof open>[2] = {}): Promise<void> {
-  watched = await open(browser, server, options);
-  page = watched.page;
-  await page.getByRole("button", { name: "You and this server" }).click();
-  await page.getByRole("menuitem", { name: item }).click();
-}
-
-test("a passkey is offered before anything is signed, and goes on once there is an operator key", async () => {
-  await choose("Make a passkey", { viewport: { width: 360, height: 740 }, hasTouch: true });
+test("a passkey is offered before anything is signed, and goes on once there is an operator key", async ({
+  server,
+  visit,
+}) => {
+  const page = await visit({ viewport: { width: 360, height: 740 }, hasTouch: true });
+  await choose(page, "Make a passkey");
   const dialog = page.getByRole("dialog");
   await dialog.getByText("agent-intercom-ctl key create").waitFor();
   expect(await dialog.getByRole("button", { name: "Make it" }).count()).toBe(0);
@@ -44,23 +18,22 @@ test("a passkey is offered before anything is signed, and goes on once there is 
   await dialog.getByRole("button", { name: "Make it" }).waitFor();
 });
 
-test("a viewer is offered no passkey", async () => {
+test("a viewer is offered no passkey", async ({ server, visit }) => {
   server.role = "viewer";
-  watched = await open(browser, server);
-  page = watched.page;
-  await page.getByRole("button", { name: "You and this server" }).click();
+  const page = await visit();
+  await openMenu(page);
   await page.getByRole("menuitem", { name: "Notifications" }).waitFor();
   expect(await page.getByRole("menuitem", { name: "Make a passkey" }).count()).toBe(0);
 });
 
-test("an operator key that was made meanwhile is noticed with the first decision that is refused", async () => {
+test("an operator key that was made meanwhile is noticed with the first decision that is refused", async ({
+  server,
+  visit,
+}) => {
   server.put(proposal("Sign me"));
-  watched = await open(browser, server);
-  page = watched.page;
-  await page.locator("[data-card]").filter({ hasText: "Sign me" }).click();
-  await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+  const page = await visit();
   // What was not seen would be asked about once more.
-  await page.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
+  await look(page, "Sign me");
   server.isSigned = true;
   server.refusal = { status: 403, code: "unauthorized", message: "this server takes only signed decisions" };
   await page.keyboard.press("a");

@@ -1,12 +1,12 @@
 /** The views of agents in Chromium: a session's page, its story, past requests, the log's chain, the gateway, actors. */
 
-import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
+import { describe, expect } from "vitest";
 import type { JsonObject } from "../../src/model/wire";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { violations, widthOf } from "../support/accessibility";
+import { agree, connected, loaded, settled, still } from "../support/actions";
 import { cardEntry, proposal, sessionEntry } from "../support/cards";
+import { test as atStandin } from "../support/fixtures";
+import { ATTACK, expectOnlyText } from "../support/hostile-text";
 import {
   actor,
   callEntry,
@@ -22,55 +22,18 @@ import {
   tree,
   verificationEntry,
 } from "../support/records";
-import { Standin } from "../support/standin";
 
-let browser: Browser;
-let server: Standin;
-let watched: Watched | null = null;
-let page: Page;
-let output: { text: string };
-
-beforeAll(async () => {
-  browser = await startBrowser();
+const test = atStandin.extend<{ output: { text: string } }>({
+  /** What the agent of the session has written. */
+  output: [async ({ server }, use) => use(fill(server)), { auto: true }],
 });
-afterAll(async () => browser.close());
-beforeEach(async () => {
-  server = new Standin();
-  await server.start();
-  output = fill(server);
-});
-afterEach(async () => {
-  const faults = watched?.faults ?? [];
-  await watched?.close();
-  watched = null;
-  await server.stop();
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-});
-
-async function visit(options: Parameters<typeof open>[2] = {}): Promise<Page> {
-  watched = await open(browser, server, options);
-  return (page = watched.page);
-}
-
-async function settled(): Promise<void> {
-  await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
-}
-
-const sentOf = (command: string) => server.sent.filter((each) => each.command === command);
-async function sent(command: string): Promise<JsonObject> {
-  await expect.poll(() => sentOf(command).length, { timeout: 12_000 }).toBe(1);
-  const { verdict_id: id, ...fields } = sentOf(command)[0]?.fields ?? {};
-  expect(id).toMatch(/^[0-9A-Za-z_-]{8,64}$/);
-  return fields;
-}
 
 describe("a session", () => {
-  test("has an address of its own, shows what it waits for, and leads there", async () => {
+  test("has an address of its own, shows what it waits for, and leads there", async ({ server, visit }) => {
     const card = proposal("Add the tax once", 1, { session_id: SESSION });
     server.put(card);
     server.put(cardEntry({ kind: "stall", title: "quiet for 12 minutes", session_id: SESSION, description: "hm" }));
-    await visit({ path: `/sessions/${SESSION}` });
+    const page = await visit({ path: `/sessions/${SESSION}` });
     await page.getByRole("heading", { level: 1, name: "shop" }).waitFor();
     await page.getByText("Quiet for 12 minutes. Answer this alert").waitFor();
     await page.getByText("1 of 3 done").first().waitFor();
@@ -81,12 +44,12 @@ describe("a session", () => {
     await page.waitForURL(`**/sessions/${SESSION}`);
   });
 
-  test("that has ended is found by its address, and listed if that is wanted", async () => {
+  test("that has ended is found by its address, and listed if that is wanted", async ({ server, visit }) => {
     const ended = sessionEntry({ session_id: "over", status: "terminated", workspace_root: "/home/alex/old" });
     server.answers.set("list", ({ everything }) => ({
       sessions: everything ? [ended, ...server.sessions] : server.sessions,
     }));
-    await visit({ path: "/sessions/over/story" });
+    const page = await visit({ path: "/sessions/over/story" });
     await page.getByRole("heading", { level: 1, name: "old" }).waitFor();
     expect(await page.getByRole("textbox", { name: "A message to the agent" }).count()).toBe(0);
     expect(await page.getByRole("list").getByText("old").count()).toBe(0);
@@ -94,32 +57,31 @@ describe("a session", () => {
     await page.getByRole("button", { name: /terminated/ }).waitFor();
   });
 
-  test("that is not there is said to be gone", async () => {
-    await visit({ path: "/sessions/nobody" });
+  test("that is not there is said to be gone", async ({ visit }) => {
+    const page = await visit({ path: "/sessions/nobody" });
     await page.getByText("There is no such session").waitFor();
   });
 
-  test("shows what its agent writes, as it writes it", async () => {
-    await visit({ path: `/sessions/${SESSION}/output` });
+  test("shows what its agent writes, as it writes it", async ({ visit, output }) => {
+    const page = await visit({ path: `/sessions/${SESSION}/output` });
     await page.getByText("two").waitFor();
     await page.getByText("Live").waitFor();
     output.text += "\x1b[32mthree\x1b[0m <b>four</b>\n";
     await page.getByText("three <b>four</b>").waitFor();
   });
 
-  test("gets a task, and loses a message that it has not read", async () => {
-    await visit({ path: `/sessions/${SESSION}/messages` });
+  test("gets a task, and loses a message that it has not read", async ({ server, visit }) => {
+    const page = await visit({ path: `/sessions/${SESSION}/messages` });
     await page.getByRole("textbox", { name: "A task for this agent" }).fill("then the docs");
     await page.getByRole("button", { name: "Leave task" }).click();
-    expect(await sent("task")).toEqual({ text: "then the docs", session: SESSION });
+    expect(await server.act("task")).toEqual({ command: "task", text: "then the docs", session: SESSION });
     await page.getByRole("button", { name: /^Take back/ }).click();
     await page.getByRole("dialog").getByText("Leave the log alone").waitFor();
-    await page.waitForTimeout(350);
-    await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
-    expect(await sent("take-back")).toEqual({ id: "i-1" });
+    await agree(page, "Take back");
+    expect(await server.act("take-back")).toEqual({ command: "take-back", id: "i-1" });
   });
 
-  test("goes back to a checkpoint: compared first, said, and asked twice", async () => {
+  test("goes back to a checkpoint: compared first, said, and asked twice", async ({ server, visit }) => {
     server.answers.set("restore", ({ files }) => {
       const restore = restoreEntry("restore-1", { files: files ?? "leave" });
       server.put(
@@ -134,49 +96,53 @@ describe("a session", () => {
       server.end(String(id), "answered", String(decision), "alex", "web");
       return { request_id: String(id), status: "proceeding" };
     });
-    await visit({ path: `/sessions/${SESSION}/checkpoints` });
+    const page = await visit({ path: `/sessions/${SESSION}/checkpoints` });
     await page.getByRole("textbox", { name: "A name for the checkpoint" }).fill("now");
     await page.getByRole("button", { name: "Take a checkpoint" }).click();
-    expect(await sent("checkpoint")).toEqual({ session: SESSION, label: "now" });
+    expect(await server.act("checkpoint")).toEqual({ command: "checkpoint", session: SESSION, label: "now" });
     await page.getByRole("button", { name: "Go back…" }).click();
     await page.getByLabel(/and remove what was added/).click();
-    await page.waitForTimeout(350);
-    await page.getByRole("button", { name: "Compare" }).click();
-    expect(await sent("restore")).toEqual({ id: "c-1", files: "exact" });
+    await agree(page, "Compare");
+    expect(await server.act("restore")).toEqual({ command: "restore", id: "c-1", files: "exact" });
     await page.getByText("2 files changed back, 1 file put back, 3 files removed.").waitFor();
     await page.getByText("README.md").waitFor();
     await page.getByText("dist/app.bin is too large to be put back").waitFor();
-    await page.waitForTimeout(350);
-    expect(sentOf("answer")).toEqual([]);
-    await page.getByRole("dialog").getByRole("button", { name: "Go back" }).click();
+    expect(server.commands).not.toContain("answer");
+    await agree(page, "Go back");
     await page
       .getByRole("dialog")
       .getByText(/^Proceed .*Restore before the tax/)
       .waitFor();
-    await settled();
+    await settled(page);
     await page.keyboard.press("y");
     await page.getByTestId("undo").waitFor();
-    expect(sentOf("answer")).toEqual([]);
-    expect(await sent("answer")).toEqual({ id: "restore-1", decision: "proceed" });
+    expect(server.commands).not.toContain("answer");
+    expect(await server.act("answer")).toEqual({ command: "answer", id: "restore-1", decision: "proceed" });
     await page.getByRole("link", { name: "Go to the new session" }).waitFor();
   });
 
-  test("is started from here", async () => {
-    await visit({ path: "/sessions" });
+  test("is started from here", async ({ server, visit }) => {
+    const page = await visit({ path: "/sessions" });
     await page.getByRole("button", { name: "Start an agent" }).click();
     await page.getByLabel("Its task").fill("Mend the total");
-    await page.waitForTimeout(350);
-    await page.getByRole("button", { name: "Start", exact: true }).click();
-    expect(await sent("start")).toEqual({ text: "Mend the total", workspace: "/home/alex/shop" });
+    await agree(page, /^Start$/);
+    expect(await server.act("start")).toEqual({
+      command: "start",
+      text: "Mend the total",
+      workspace: "/home/alex/shop",
+    });
     await page.waitForURL(`**/sessions/${SESSION}`);
   });
 });
 
 describe("the story", () => {
-  test("reads from the oldest to the newest, goes on by itself, and leads to its requests", async () => {
+  test("reads from the oldest to the newest, goes on by itself, and leads to its requests", async ({
+    server,
+    visit,
+  }) => {
     const entries = story();
     server.answers.set("log", (fields) => logOfAll(entries)(fields));
-    await visit({ path: `/sessions/${SESSION}/story` });
+    const page = await visit({ path: `/sessions/${SESSION}/story` });
     const lines = page.getByRole("region", { name: "Story" }).getByRole("listitem");
     await page.getByText("sam approved in Slack · applied").waitFor();
     expect(await lines.count()).toBe(10);
@@ -188,10 +154,10 @@ describe("the story", () => {
     await page.getByRole("heading", { level: 1, name: "Round the total at the end" }).waitFor();
   });
 
-  test("is read page by page without a jump, and each line has an address", async () => {
+  test("is read page by page without a jump, and each line has an address", async ({ server, visit }) => {
     const many = Array.from({ length: 1_200 }, (_, at) => entry(at + 1, "broadcast", "agent", `line ${at + 1}`));
     server.answers.set("log", logOfAll(many));
-    await visit({ path: `/sessions/${SESSION}/story` });
+    const page = await visit({ path: `/sessions/${SESSION}/story` });
     await page.getByText("line 1200", { exact: true }).waitFor();
     const box = page.getByRole("region", { name: "Story" });
     expect(
@@ -200,19 +166,19 @@ describe("the story", () => {
     await box.evaluate((element) => (element.scrollTop = 0));
     const line = page.getByText("line 1101", { exact: true });
     await line.waitFor();
-    await page.waitForTimeout(200);
+    await still(page);
     await page.getByRole("button", { name: "Show earlier" }).click();
     await page.getByText("line 1001", { exact: true }).waitFor({ state: "attached" });
     await expect.poll(async () => (await line.boundingBox())?.y ?? -1).toBeGreaterThan(0);
-    await page.goto(`${server.origin}/sessions/${SESSION}/story/77`);
+    await page.goto(`/sessions/${SESSION}/story/77`);
     await page.locator("#entry-77:focus").waitFor({ timeout: 15_000 });
     await expect.poll(async () => (await page.locator("#entry-77").boundingBox())?.y ?? -1).toBeGreaterThan(0);
   });
 });
 
 describe("what happened", () => {
-  test("past requests are searched on the server, and each is shown in full", async () => {
-    await visit({ path: "/log/requests" });
+  test("past requests are searched on the server, and each is shown in full", async ({ visit }) => {
+    const page = await visit({ path: "/log/requests" });
     await page.getByText("approved by sam (slack), applied").waitFor();
     await page.getByRole("searchbox", { name: "Search past requests" }).fill("nothing like it");
     await page.getByText("No past request contains these words").waitFor();
@@ -224,8 +190,8 @@ describe("what happened", () => {
     await page.waitForURL("**/story");
   });
 
-  test("the log says that its chain holds, or what is wrong with it", async () => {
-    await visit({ path: "/log" });
+  test("the log says that its chain holds, or what is wrong with it", async ({ server, visit }) => {
+    const page = await visit({ path: "/log" });
     await page.getByText("412 entries, 37 decisions, 19 kept heads").waitFor();
     const text = "it was edited: its hash is not that of its columns";
     server.answers.set("audit-verify", () =>
@@ -237,11 +203,11 @@ describe("what happened", () => {
     await page.getByText("and 3 more").waitFor();
   });
 
-  test("a long log is searched beyond what is shown", async () => {
+  test("a long log is searched beyond what is shown", async ({ server, visit }) => {
     const many = Array.from({ length: 1_500 }, (_, at) => entry(at + 1, "broadcast", "agent", `line ${at + 1}`));
     many[3] = entry(4, "broadcast", "agent", "a needle");
     server.answers.set("log", logOfAll(many));
-    await visit({ path: "/log" });
+    const page = await visit({ path: "/log" });
     await page.getByText("newest 1000").waitFor();
     await page.getByRole("searchbox", { name: "Search the log" }).fill("needle");
     await page.getByText("1 entry").waitFor();
@@ -250,10 +216,10 @@ describe("what happened", () => {
 });
 
 describe("the server", () => {
-  test("shows its actors as they are, with what was restarted since", async () => {
+  test("shows its actors as they are, with what was restarted since", async ({ server, visit }) => {
     let drawn = tree();
     server.answers.set("tree", () => drawn);
-    await visit({ path: "/server" });
+    const page = await visit({ path: "/server" });
     await page.getByText("45 actors, 1 restart, 133 tasks").waitFor();
     await page.getByText("Last crash: OSError: connection reset").waitFor();
     expect(await page.getByText("session/7").count()).toBe(0);
@@ -266,8 +232,8 @@ describe("the server", () => {
     await page.getByRole("alert").getByText("store (OSError: disk full)").waitFor({ timeout: 8_000 });
   });
 
-  test("shows the health of the gateway, calls, and what a role may do", async () => {
-    await visit({ path: "/server/gateway" });
+  test("shows the health of the gateway, calls, and what a role may do", async ({ visit }) => {
+    const page = await visit({ path: "/server/gateway" });
     for (const word of ["Ready", "Degraded", "Offline"]) await page.getByText(word, { exact: true }).waitFor();
     await page.getByText("3 of 5 calls failed").waitFor();
     await page.getByText("the role reviewer is never used").waitFor();
@@ -278,10 +244,10 @@ describe("the server", () => {
     await page.getByText("files:read_*").waitFor();
   });
 
-  test("says which fault the gateway runs with as soon as it has it", async () => {
+  test("says which fault the gateway runs with as soon as it has it", async ({ server, visit }) => {
     const faults: string[] = [];
     server.answers.set("gateway-list", () => ({ downstreams: [downstreamEntry("files")], faults }));
-    await visit({ path: "/server/gateway" });
+    const page = await visit({ path: "/server/gateway" });
     await page.getByText("the role reviewer is never used").waitFor();
     faults.push("roles.json, line 3: what is expected here is a comma\u202e");
     const said = page.getByRole("list", { name: "What is wrong with its files" }).getByRole("listitem");
@@ -289,37 +255,35 @@ describe("the server", () => {
     expect(await said.count()).toBe(2);
   });
 
-  test("tests, disables and enables a server behind the gateway, after asking", async () => {
-    await visit({ path: "/server/gateway/files" });
+  test("tests, disables and enables a server behind the gateway, after asking", async ({ server, visit }) => {
+    const page = await visit({ path: "/server/gateway/files" });
     await page.getByRole("button", { name: "Test it" }).click();
-    expect(await sent("gateway-test")).toEqual({ id: "files" });
+    expect(await server.act("gateway-test")).toEqual({ command: "gateway-test", id: "files" });
     await page.getByText("It is healthy").waitFor();
     await page.getByRole("button", { name: "Disable" }).click();
     await page.getByRole("dialog").getByText("Disable files?").waitFor();
-    expect(sentOf("gateway-disable")).toEqual([]);
-    await page.waitForTimeout(350);
-    await page.getByRole("dialog").getByRole("button", { name: "Disable" }).click();
-    expect(await sent("gateway-disable")).toEqual({ id: "files" });
-    await page.goto(`${server.origin}/server/gateway/mail`);
+    expect(server.commands).not.toContain("gateway-disable");
+    await agree(page, "Disable");
+    expect(await server.act("gateway-disable")).toEqual({ command: "gateway-disable", id: "files" });
+    await page.goto("/server/gateway/mail");
     await page.getByRole("button", { name: "Enable" }).click();
-    await page.waitForTimeout(350);
-    await page.getByRole("dialog").getByRole("button", { name: "Enable" }).click();
-    expect(await sent("gateway-enable")).toEqual({ id: "mail" });
+    await agree(page, "Enable");
+    expect(await server.act("gateway-enable")).toEqual({ command: "gateway-enable", id: "mail" });
   });
 
-  test("a viewer sees all of it, and is offered nothing that acts", async () => {
+  test("a viewer sees all of it, and is offered nothing that acts", async ({ server, visit }) => {
     server.role = "viewer";
-    await visit({ path: "/server/gateway/files" });
+    const page = await visit({ path: "/server/gateway/files" });
     await page.getByText("read_file").first().waitFor();
     expect(await page.getByRole("button", { name: /Test it|Disable|Enable/ }).count()).toBe(0);
-    await page.goto(`${server.origin}/sessions/${SESSION}/checkpoints`);
+    await page.goto(`/sessions/${SESSION}/checkpoints`);
     await page.getByText("before the tax").waitFor();
     expect(await page.getByRole("button", { name: /Go back|Take a checkpoint|Start an agent/ }).count()).toBe(0);
   });
 
-  test("with an operator key, what is signed is named for a terminal", async () => {
+  test("with an operator key, what is signed is named for a terminal", async ({ server, visit }) => {
     server.isSigned = true;
-    await visit({ path: "/server/gateway/mail" });
+    const page = await visit({ path: "/server/gateway/mail" });
     await page.getByRole("button", { name: "Enable" }).click();
     await page.getByText("agent-intercom-ctl gateway enable mail").waitFor();
     expect(await page.getByRole("dialog").getByRole("button", { name: "Enable" }).isDisabled()).toBe(true);
@@ -327,7 +291,6 @@ describe("the server", () => {
 });
 
 describe("everybody", () => {
-  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   const PLACES = [
     `/sessions/${SESSION}`,
     `/sessions/${SESSION}/story`,
@@ -341,44 +304,26 @@ describe("everybody", () => {
     "/server/gateway/files",
   ];
 
-  async function faultsOf(): Promise<string[]> {
-    await page.evaluate(axe);
-    return await page.evaluate(async () => {
-      interface Violation {
-        id: string;
-        impact: string;
-        nodes: { html: string; failureSummary: string }[];
-      }
-      const runner = (window as unknown as { axe: { run: () => Promise<{ violations: Violation[] }> } }).axe;
-      const { violations } = await runner.run();
-      return violations
-        .filter((each) => each.impact === "serious" || each.impact === "critical")
-        .map((each) => `${each.id}: ${each.nodes[0]?.html.slice(0, 200)} ${each.nodes[0]?.failureSummary}`);
-    });
-  }
-
-  test.each(["light", "dark"] as const)(
+  test.for(["light", "dark"] as const)(
     "axe finds nothing serious, and nothing is wider than 360 pixels, %s",
-    async (colorScheme) => {
-      await visit({ colorScheme, path: PLACES[0] as string });
+    { timeout: 120_000 },
+    async (colorScheme, { visit }) => {
+      const page = await visit({ colorScheme, path: PLACES[0] as string });
       for (const place of PLACES) {
-        await page.goto(server.origin + place);
-        await page.getByText("Connected", { exact: true }).waitFor();
-        await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
-        await page.waitForTimeout(300);
-        expect(await faultsOf(), place).toEqual([]);
+        await page.goto(place);
+        await connected(page);
+        await loaded(page);
+        expect(await violations(page), place).toEqual([]);
         await page.setViewportSize({ width: 360, height: 640 });
-        await page.waitForTimeout(100);
-        expect(await page.evaluate(() => document.documentElement.scrollWidth), place).toBe(360);
-        expect(await faultsOf(), `${place} at 360`).toEqual([]);
+        expect(await widthOf(page), place).toBe(360);
+        expect(await violations(page), `${place} at 360`).toEqual([]);
         await page.setViewportSize({ width: 1280, height: 800 });
       }
     },
-    120_000,
   );
 
-  test("text of others runs nowhere", async () => {
-    const attack = '"><img src=x onerror=window.hit=1><script>window.hit=1</script>\u202e\u0000javascript:window.hit=1';
+  test("text of others runs nowhere", async ({ server, visit, output }) => {
+    const attack = `${ATTACK}javascript:window.hit=1`;
     const id = "x/../<b>%2e%";
     const all = (fields: JsonObject): JsonObject =>
       Object.fromEntries(
@@ -403,7 +348,7 @@ describe("everybody", () => {
     server.answers.set("audit-verify", () => verificationEntry({ ok: false, faults: [{ entry: 1, text: attack }] }));
     server.answers.set("gateway-list", () => ({ downstreams: [all(downstreamEntry("x"))] }));
     server.answers.set("gateway-tail", () => ({ calls: [all(callEntry(1))], end: 1 }));
-    await visit({ path: "/sessions" });
+    const page = await visit({ path: "/sessions" });
     for (const place of [
       ...["", "/story", "/output", "/messages", "/checkpoints"].map(
         (part) => `/sessions/${encodeURIComponent(id)}${part}`,
@@ -415,15 +360,13 @@ describe("everybody", () => {
         history.pushState(null, "", to);
         window.dispatchEvent(new PopStateEvent("popstate"));
       }, place);
-      await page.waitForTimeout(350);
-      const found = await page.evaluate(() => ({
-        hit: "hit" in window,
-        made: document.querySelectorAll("#root script, #root img[src=x], #root [onerror], #root iframe").length,
-        links: [...document.querySelectorAll("a")].map((each) => each.protocol).filter((each) => each !== "http:"),
-        text: document.body.innerText,
-      }));
-      expect({ ...found, text: "" }, place).toEqual({ hit: false, made: 0, links: [], text: "" });
-      expect(found.text, place).not.toMatch(/[\u202e\u0000]/);
+      await loaded(page);
+      await expectOnlyText(page, place);
+      const links = await page.evaluate(() => [...document.querySelectorAll("a")].map((each) => each.protocol));
+      expect(
+        links.filter((each) => each !== "http:"),
+        place,
+      ).toEqual([]);
     }
   }, 60_000);
 });

@@ -3,86 +3,62 @@
  *  The attacker's pages are at another port of localhost, which is the same site: the browser sends the cookie of the
  *  session along, also one that is SameSite=Strict. They are at 127.0.0.1 too, which is another site. */
 
-import { spawn, type ChildProcess } from "node:child_process";
-import { createServer, type Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { startBrowser } from "../support/browser";
+import { expect, vi } from "vitest";
+import type { Page } from "playwright-core";
+import { signIn } from "../support/actions";
+import { testAt } from "../support/fixtures";
 
-const ROOT = join(import.meta.dirname, "../../..");
+// The first one waits until the server has started.
+vi.setConfig({ testTimeout: 90_000 });
 
-let browser: Browser;
-let server: ChildProcess;
-let attacker: Server;
-let elsewhere: string[];
-let context: BrowserContext;
-let page: Page;
-let target: string;
-/** Those who wait for a link, and what came before anybody waited. */
-const wanted: ((url: string) => void)[] = [];
-let first: Promise<string>;
-
-beforeAll(async () => {
-  browser = await startBrowser();
-  server = spawn(process.env["PYTHON"] ?? "python", ["-m", "web.tests.support.real_server"], {
-    cwd: ROOT,
-    env: { ...process.env, PYTHONPATH: ROOT },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  if (!server.stdout) throw new Error("the server has no output");
-  const lines = createInterface({ input: server.stdout });
-  first = new Promise((done, fail) => {
-    lines.on("line", (line) => {
-      const said = JSON.parse(line) as { url?: string; another?: string };
-      if (said.url) done(said.url);
-      if (said.another) wanted.shift()?.(said.another);
-    });
-    lines.on("close", () => fail(new Error("the server ended: see what it wrote above")));
-  });
-  attacker = createServer((_, response) => {
-    response.setHeader("Content-Type", "text/html");
-    response.end("<!doctype html><title>Kittens</title><h1>Kittens</h1>");
-  });
-  await new Promise<void>((done) => attacker.listen(0, done));
-  const { port } = attacker.address() as AddressInfo;
-  elsewhere = [`http://localhost:${port}`, `http://127.0.0.1:${port}`];
-  target = new URL(await first).origin;
-}, 60_000);
-
-afterAll(async () => {
-  server.stdin?.end();
-  attacker.close();
-  await browser.close();
-  await new Promise((done) => (server.exitCode === null ? server.once("exit", done) : done(null)));
-});
-
-beforeEach(async () => {
-  context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  page = await context.newPage();
-});
-afterEach(async () => context.close());
-
-async function link(fields: Record<string, string> = {}): Promise<string> {
-  const made = new Promise<string>((done) => wanted.push(done));
-  server.stdin?.write(`${JSON.stringify(fields)}\n`);
-  return await made;
+interface Attack {
+  /** Where the attacker's pages are. */
+  elsewhere: string[];
+  /** Where the server's page is. */
+  target: string;
+  /** The person's page. */
+  page: Page;
+  /** Sign somebody in on it. */
+  enter: (fields?: { role?: string; name?: string }) => Promise<void>;
 }
 
-async function signIn(fields: Record<string, string> = {}): Promise<void> {
-  await page.goto(await link(fields));
-  await page.getByText("3 waiting").waitFor();
-}
+const test = testAt("real_server").extend<Attack>({
+  elsewhere: [
+    async ({}, use) => {
+      const attacker = createServer((_, response) => {
+        response.setHeader("Content-Type", "text/html");
+        response.end("<!doctype html><title>Kittens</title><h1>Kittens</h1>");
+      });
+      await new Promise<void>((done) => attacker.listen(0, done));
+      const { port } = attacker.address() as AddressInfo;
+      await use([`http://localhost:${port}`, `http://127.0.0.1:${port}`]);
+      attacker.close();
+    },
+    { scope: "file" },
+  ],
+  target: [async ({ server }, use) => use(new URL(await server.next("url")).origin), { scope: "file" }],
+  page: async ({ browser }, use) => {
+    // What goes wrong on the attacker's pages is meant to.
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+    await use(await context.newPage());
+    await context.close();
+  },
+  enter: async ({ page, server }, use) =>
+    use(async (fields = {}) => {
+      await signIn(page, await server.ask(JSON.stringify(fields), "another"));
+      await page.getByText("3 waiting").waitFor();
+    }),
+});
 
 /** Asserts that the three requests still wait, for a page that was opened anew. */
-async function allWait(): Promise<void> {
+async function allWait(page: Page, target: string): Promise<void> {
   await page.goto(`${target}/inbox`);
   await page.getByText("3 waiting").waitFor();
 }
 
-const idOf = async (title: string): Promise<string> =>
+const idOf = async (page: Page, title: string): Promise<string> =>
   await page.evaluate(async (wanted) => {
     const me = (await (await fetch("/api/operator/me")).json()) as { csrf: string };
     const headers = { "Content-Type": "application/json", "X-Intercom-CSRF": me.csrf };
@@ -91,12 +67,18 @@ const idOf = async (title: string): Promise<string> =>
     return found.data.find((each) => each.title === wanted)?.request_id ?? "";
   }, title);
 
-test("CSRF: a page at another port or of another site decides nothing, however it sends", async () => {
-  await signIn();
-  const id = await idOf("Change two numbers");
+test("CSRF: a page at another port or of another site decides nothing, however it sends", async ({
+  page,
+  target,
+  elsewhere,
+  enter,
+}) => {
+  await enter();
+  const id = await idOf(page, "Change two numbers");
   expect(id).not.toBe("");
   const answers: number[] = [];
   let sent = 0;
+  const context = page.context();
   context.on("request", (request) => (sent += Number(request.url().includes("/commands/approve"))));
   context.on("response", (response) => {
     if (response.url().includes("/commands/approve")) answers.push(response.status());
@@ -159,11 +141,17 @@ test("CSRF: a page at another port or of another site decides nothing, however i
     expect(answers.filter((status) => status < 400)).toEqual([]);
     await other.close();
   }
-  await allWait();
+  await allWait(page, target);
 });
 
-test("clickjacking: the page stands in no frame, and gives nobody its window", async () => {
-  await signIn();
+test("clickjacking: the page stands in no frame, and gives nobody its window", async ({
+  page,
+  target,
+  elsewhere,
+  enter,
+}) => {
+  const context = page.context();
+  await enter();
   for (const origin of elsewhere) {
     const other = await context.newPage();
     await other.goto(origin);
@@ -197,7 +185,14 @@ test("clickjacking: the page stands in no frame, and gives nobody its window", a
   }
 });
 
-test("session fixation: a cookie that another page has set before becomes nobody's session", async () => {
+test("session fixation: a cookie that another page has set before becomes nobody's session", async ({
+  page,
+  browser,
+  target,
+  elsewhere,
+  enter,
+}) => {
+  const context = page.context();
   const { port } = new URL(target);
   const fixed = "f".repeat(64);
   await page.goto(elsewhere[0] ?? "");
@@ -209,7 +204,7 @@ test("session fixation: a cookie that another page has set before becomes nobody
     [`intercom_session_${port}`, fixed] as const,
   );
   expect((await context.cookies(target)).filter((each) => each.value === fixed).length).toBeGreaterThan(0);
-  await signIn({ role: "operator", name: "Kim" });
+  await enter({ role: "operator", name: "Kim" });
   expect(await page.evaluate(async () => (await (await fetch("/api/operator/me")).json()).name)).toBe("Kim");
   const own = (await context.cookies(target)).find((each) => each.value !== fixed);
   expect(own).toMatchObject({ httpOnly: true, sameSite: "Strict", path: "/" });
@@ -220,9 +215,9 @@ test("session fixation: a cookie that another page has set before becomes nobody
   await thief.close();
 });
 
-test("role bypass: what a viewer's page is made to send decides and gives nothing", async () => {
-  await signIn({ role: "viewer", name: "Kim" });
-  const id = await idOf("Change two numbers");
+test("role bypass: what a viewer's page is made to send decides and gives nothing", async ({ page, target, enter }) => {
+  await enter({ role: "viewer", name: "Kim" });
+  const id = await idOf(page, "Change two numbers");
   const refused = await page.evaluate(async (id) => {
     const me = (await (await fetch("/api/operator/me")).json()) as { csrf: string; role: string };
     const headers = { "Content-Type": "application/json", "X-Intercom-CSRF": me.csrf, "X-Forwarded-User": "root" };
@@ -250,5 +245,5 @@ test("role bypass: what a viewer's page is made to send decides and gives nothin
   expect(refused[0]).toBe("viewer");
   for (const each of refused.slice(1)) expect([401, 403, 404], String(each)).toContain(Number(each[1]));
   expect(await page.getByRole("button", { name: /^(Approve|Reject|Edit)/ }).count()).toBe(0);
-  await allWait();
+  await allWait(page, target);
 });

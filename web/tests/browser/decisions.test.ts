@@ -1,77 +1,49 @@
 /** Decisions after they were made: taken back, followed to their end, and several together. */
 
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Browser, Locator, Page } from "playwright-core";
-import { look, press, row, select, settled } from "../support/acting";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { describe, expect } from "vitest";
+import type { Locator, Page } from "playwright-core";
+import { widthOf } from "../support/accessibility";
+import { answered, look, press, row, select, settled } from "../support/actions";
 import { cardEntry, proposal } from "../support/cards";
-import { Standin } from "../support/standin";
+import { test } from "../support/fixtures";
+import type { Standin } from "../support/standin";
 
-let browser: Browser;
-let server: Standin;
-let watched: Watched[];
-let page: Page;
+const undoBar = (page: Page): Locator => page.getByTestId("undo");
+const messages = (page: Page, text: string | RegExp): Locator => page.getByTestId("messages").getByText(text);
 
-beforeAll(async () => {
-  browser = await startBrowser();
-});
-afterAll(async () => browser.close());
-beforeEach(async () => {
-  watched = [];
-  server = new Standin();
-  await server.start();
-});
-afterEach(async () => {
-  const faults = watched.flatMap((each) => each.faults);
-  for (const each of watched) await each.close();
-  await server.stop();
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-});
-
-async function visit(options: Parameters<typeof open>[2] = {}): Promise<Page> {
-  const opened = await open(browser, server, options);
-  watched.push(opened);
-  return (page = opened.page);
-}
-
-const undoBar = (on: Page = page): Locator => on.getByTestId("undo");
-const commands = (): string[] => server.sent.map((each) => each.command);
-const messages = (text: string | RegExp): Locator => page.getByTestId("messages").getByText(text);
-
-async function approve(title: string): Promise<void> {
+async function approve(page: Page, server: Standin, title: string): Promise<void> {
   await look(page, title);
   await press(page, "a");
-  await undoBar().getByText("sent in").waitFor();
-  await expect.poll(commands, { timeout: 9_000 }).toContain("approve");
+  await undoBar(page).getByText("sent in").waitFor();
+  await expect.poll(() => server.commands, { timeout: 9_000 }).toContain("approve");
 }
 
 describe("a decision that was sent", () => {
-  test("is taken back with u until an agent has it, and can be made otherwise", async () => {
+  test("is taken back with u until an agent has it, and can be made otherwise", async ({ server, visit }) => {
     const card = proposal("Hasty");
     server.put(card);
-    await visit();
-    await approve("Hasty");
-    await undoBar().getByText("no agent has it yet").waitFor();
+    const page = await visit();
+    await approve(page, server, "Hasty");
+    await undoBar(page).getByText("no agent has it yet").waitFor();
     await press(page, "u");
     await row(page, "Hasty").waitFor();
     expect(server.sent.at(-1)).toMatchObject({
       command: "take-back",
       fields: { id: card["request_id"], decision_id: expect.stringMatching(/^\w{8,}/) as string },
     });
-    await undoBar().waitFor({ state: "detached" });
+    await undoBar(page).waitFor({ state: "detached" });
     await look(page, "Hasty");
     await page.getByText("alex took back a decision").waitFor();
     await press(page, "r");
     await page.getByRole("button", { name: "Reject", exact: true }).click();
-    await expect.poll(commands, { timeout: 9_000 }).toEqual(["approve", "take-back", "reject"]);
+    await expect.poll(() => server.commands, { timeout: 9_000 }).toEqual(["approve", "take-back", "reject"]);
   });
 
-  test("is shown with its steps, and offered no more once it was delivered", async () => {
+  test("is shown with its steps, and offered no more once it was delivered", async ({ server, visit }) => {
     const card = proposal("Follow me");
     server.put(card);
-    await visit();
-    await approve("Follow me");
+    const page = await visit();
+    await approve(page, server, "Follow me");
     const ended = page.locator(`[data-ended="${String(card["request_id"])}"]`);
     await ended.getByRole("button", { name: "Take back" }).waitFor();
     const steps = ended.getByRole("list", { name: "Status" });
@@ -80,31 +52,34 @@ describe("a decision that was sent", () => {
     await ended.getByText("approved by alex (web)").waitFor();
     server.end(String(card["request_id"]), "delivered", "approve", "alex", "web");
     await ended.getByRole("button", { name: "Take back" }).waitFor({ state: "detached" });
-    await undoBar().waitFor({ state: "detached" });
+    await undoBar(page).waitFor({ state: "detached" });
     expect(await steps.locator("[aria-current=step]").innerText()).toContain("delivered");
     server.end(String(card["request_id"]), "applied", "approve", "alex", "web");
     await steps.locator("[aria-current=step]").filter({ hasText: "applied" }).waitFor();
     await press(page, "u");
-    await messages("nothing to undo").waitFor();
+    await messages(page, "nothing to undo").waitFor();
   });
 
-  test("that the agent has meanwhile is not taken back, which is said, and not offered again", async () => {
+  test("that the agent has meanwhile is not taken back, which is said, and not offered again", async ({
+    server,
+    visit,
+  }) => {
     const card = proposal("Too late");
     server.put(card);
-    await visit();
-    await approve("Too late");
+    const page = await visit();
+    await approve(page, server, "Too late");
     server.refusal = { status: 409, code: "already_decided", message: "the answer is on its way to the agent" };
-    await undoBar().getByRole("button", { name: "Take back" }).click();
-    await messages("the answer is on its way to the agent").waitFor();
-    await undoBar().waitFor({ state: "detached" });
+    await undoBar(page).getByRole("button", { name: "Take back" }).click();
+    await messages(page, "the answer is on its way to the agent").waitFor();
+    await undoBar(page).waitFor({ state: "detached" });
     await page.getByRole("button", { name: /^Take back/ }).waitFor({ state: "detached" });
-    expect(commands()).toEqual(["approve", "take-back"]);
+    expect(server.commands).toEqual(["approve", "take-back"]);
   });
 
-  test("is taken back once, however often the button is pressed", async () => {
+  test("is taken back once, however often the button is pressed", async ({ server, visit }) => {
     server.put(proposal("Double"));
-    await visit();
-    await approve("Double");
+    const page = await visit();
+    await approve(page, server, "Double");
     const button = page.getByRole("button", { name: "Take back: Double" });
     await button.waitFor();
     await button.evaluate((each: HTMLElement) => {
@@ -113,21 +88,19 @@ describe("a decision that was sent", () => {
     });
     await page.keyboard.press("u");
     await row(page, "Double").waitFor();
-    await page.waitForTimeout(300);
-    expect(commands()).toEqual(["approve", "take-back"]);
+    await answered(page);
+    expect(server.commands).toEqual(["approve", "take-back"]);
   });
 
-  test("is seen in another tab, and taken back there", async () => {
+  test("is seen in another tab, and taken back there", async ({ server, visit }) => {
     server.put(proposal("Shared"));
     const first = await visit();
     const second = await visit();
-    page = first;
-    await approve("Shared");
-    page = second;
+    await approve(first, server, "Shared");
     await second.getByText("approved by alex (web)").waitFor();
     // It is not this tab's own last decision: only its button takes it back.
     await press(second, "u");
-    await messages("nothing to undo").waitFor();
+    await messages(second, "nothing to undo").waitFor();
     await second.getByRole("button", { name: "Take back: Shared" }).click();
     await row(first, "Shared").waitFor();
     await undoBar(first).waitFor({ state: "detached" });
@@ -135,12 +108,12 @@ describe("a decision that was sent", () => {
     await first.getByRole("button", { name: /^Approve/ }).waitFor();
   });
 
-  test("is asked about again after the server was restarted", async () => {
+  test("is asked about again after the server was restarted", async ({ server, visit }) => {
     const card = proposal("Restarted");
     const id = String(card["request_id"]);
     server.put(card);
-    await visit();
-    await approve("Restarted");
+    const page = await visit();
+    await approve(page, server, "Restarted");
     await page.locator(`[data-ended="${id}"]`).waitFor();
     server.restart();
     const decided = server.cards.get(id) ?? {};
@@ -156,13 +129,16 @@ describe("a decision that was sent", () => {
 });
 
 describe("several together", () => {
-  test("are rejected by keys alone, after what will happen was said, and taken back together", async () => {
+  test("are rejected by keys alone, after what will happen was said, and taken back together", async ({
+    server,
+    visit,
+  }) => {
     server.put(proposal("One", 1, { created_at: new Date(1).toISOString() }));
     server.put(proposal("Two", 1, { created_at: new Date(2).toISOString(), risk_level: "critical" }));
     server.put(
       cardEntry({ kind: "prompt", title: "Question", risk_level: null, created_at: new Date(3).toISOString() }),
     );
-    await visit();
+    const page = await visit();
     await press(page, "j", "x", "j", "x", "j", "x");
     await press(page, "r");
     await page.getByRole("textbox", { name: "Reject 2 requests" }).fill("not now");
@@ -176,19 +152,19 @@ describe("several together", () => {
     expect(server.sent).toEqual([]);
     await settled(page);
     await press(page, "y");
-    await expect.poll(commands, { timeout: 9_000 }).toEqual(["reject", "reject"]);
+    await expect.poll(() => server.commands, { timeout: 9_000 }).toEqual(["reject", "reject"]);
     expect(server.sent.map((each) => each.fields["reason"])).toEqual(["not now", "not now"]);
-    await undoBar().getByText("2 decisions").waitFor();
+    await undoBar(page).getByText("2 decisions").waitFor();
     await press(page, "u");
-    await expect.poll(commands).toEqual(["reject", "reject", "take-back", "take-back"]);
+    await expect.poll(() => server.commands).toEqual(["reject", "reject", "take-back", "take-back"]);
     await row(page, "One").waitFor();
     await row(page, "Two").waitFor();
   });
 
-  test("one that is decided elsewhere meanwhile takes the question away", async () => {
+  test("one that is decided elsewhere meanwhile takes the question away", async ({ server, visit }) => {
     const [one, two] = [proposal("One"), proposal("Two")];
     for (const each of [one, two]) server.put(each);
-    await visit();
+    const page = await visit();
     for (const title of ["One", "Two"]) await page.getByRole("checkbox", { name: `Mark ${title}` }).click();
     await settled(page);
     await page.getByRole("button", { name: /^Reject 2/ }).click();
@@ -196,32 +172,32 @@ describe("several together", () => {
     await page.getByRole("dialog").waitFor();
     server.end(String(one["request_id"]), "approved");
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    await messages("reject left undone, because the request has closed").waitFor();
+    await messages(page, "reject left undone, because the request has closed").waitFor();
     expect(server.sent).toEqual([]);
   });
 });
 
-test("with a thumb at 360 pixels a decision is taken back below the list", async () => {
+test("with a thumb at 360 pixels a decision is taken back below the list", async ({ server, visit }) => {
   server.put(proposal("On the phone"));
-  await visit({ viewport: { width: 360, height: 640 }, hasTouch: true, isMobile: true });
+  const page = await visit({ viewport: { width: 360, height: 640 }, hasTouch: true, isMobile: true });
   await row(page, "On the phone").locator("[data-card]").tap();
   await page.getByRole("heading", { level: 1 }).waitFor();
   await settled(page);
   await page.getByRole("button", { name: /^Reject/ }).tap();
   await page.getByRole("button", { name: "Reject", exact: true }).tap();
-  await expect.poll(commands, { timeout: 9_000 }).toEqual(["reject"]);
+  await expect.poll(() => server.commands, { timeout: 9_000 }).toEqual(["reject"]);
   const button = page.getByRole("button", { name: "Take back: On the phone" });
   expect((await button.boundingBox())?.height ?? 0).toBeGreaterThanOrEqual(44);
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+  expect(await widthOf(page)).toBe(360);
   await button.tap();
   await row(page, "On the phone").locator("[data-card]").waitFor();
 });
 
-test("a viewer sees how far decisions have come, and takes none back", async () => {
+test("a viewer sees how far decisions have come, and takes none back", async ({ server, visit }) => {
   server.role = "viewer";
   const card = proposal("Look");
   server.put(card);
-  await visit();
+  const page = await visit();
   await select(page, "Look");
   server.end(String(card["request_id"]), "approved");
   await page.getByRole("list", { name: "Status" }).waitFor();

@@ -1,38 +1,19 @@
 /** The page can be installed, and notifies its person while nobody looks at it. */
 
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createRequire } from "node:module";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium, type Browser, type BrowserContext, type Locator, type Page, type Worker } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { chromium, type Locator, type Page, type Worker } from "playwright-core";
+import { expect } from "vitest";
+import { GATHER, PAUSE } from "../../src/model/notifications";
 import type { JsonObject } from "../../src/model/wire";
-import { chromiumPath, startBrowser } from "../support/browser";
+import { violations } from "../support/accessibility";
+import { answered, choose, connected, signIn } from "../support/actions";
+import { launchOptions } from "../support/browser";
 import { proposal } from "../support/cards";
-import { Standin } from "../support/standin";
-
-let browser: Browser;
-let server: Standin;
-let context: BrowserContext;
-let page: Page;
-let faults: string[];
-
-beforeAll(async () => {
-  browser = await startBrowser();
-});
-afterAll(async () => browser.close());
-beforeEach(async () => {
-  server = new Standin();
-  await server.start();
-  faults = [];
-});
-afterEach(async () => {
-  await context.close();
-  await server.stop();
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-});
+import { test as atStandin } from "../support/fixtures";
+import type { Standin } from "../support/standin";
 
 interface Client {
   postMessage(message: unknown): void;
@@ -40,50 +21,91 @@ interface Client {
 }
 interface Scope {
   isHidden?: boolean;
+  works: Promise<unknown>[];
+  ExtendableEvent: { prototype: Event & { waitUntil(this: Event, work: Promise<unknown>): void } };
   clients: { matchAll(filter: unknown): Promise<Client[]> };
   registration: { getNotifications(): Promise<(Notification & { data: { path: string } })[]> };
   NotificationEvent: new (name: string, of: { notification: Notification }) => Event;
   dispatchEvent(event: Event): void;
 }
 
-/** Open the page, signed in. Whether somebody looks at it, `hide` says: a browser without a screen shows every tab. */
-async function visit({ isAllowed = true, width = 1280, hasPush = false } = {}): Promise<Worker> {
-  context = await browser.newContext({ viewport: { width, height: 800 } });
-  if (isAllowed) await context.grantPermissions(["notifications"], { origin: server.origin });
-  else await context.addInitScript(() => Object.defineProperty(Notification, "permission", { get: () => "denied" }));
-  if (hasPush) await fakePushManager(context);
-  await context.addInitScript(() => {
-    Object.defineProperty(document, "visibilityState", {
-      get: () => ((window as { isHidden?: boolean }).isHidden ? "hidden" : "visible"),
-    });
-    const asked = Notification.requestPermission.bind(Notification);
-    Notification.requestPermission = () => {
-      (window as { asked?: number }).asked = ((window as { asked?: number }).asked ?? 0) + 1;
-      return asked();
-    };
-  });
-  page = await context.newPage();
-  page.on("pageerror", (error) => faults.push(error.message));
-  page.on("console", (said) => said.type() === "error" && faults.push(said.text()));
-  const started = context.waitForEvent("serviceworker");
-  await page.goto(server.link("/inbox"));
-  await page.getByText("Connected", { exact: true }).waitFor();
-  const worker = await started;
-  await worker.evaluate(() => {
-    const scope = self as unknown as Scope;
-    const all = scope.clients.matchAll.bind(scope.clients);
-    scope.clients.matchAll = async (filter) =>
-      (await all(filter)).map((each) => ({
-        visibilityState: scope.isHidden ? "hidden" : "visible",
-        focused: false,
-        postMessage: (message: unknown) => each.postMessage(message),
-        focus: () => each.focus(),
-      }));
-  });
-  return worker;
+interface Visited {
+  page: Page;
+  worker: Worker;
+}
+interface VisitedAs {
+  isAllowed?: boolean;
+  width?: number;
+  hasPush?: boolean;
+  /** Whether the test lets the page's time pass. */
+  hasClock?: boolean;
 }
 
-async function hide(worker: Worker, isHidden = true): Promise<void> {
+const test = atStandin.extend<{ failedLoads: string[]; enter: (as?: VisitedAs) => Promise<Visited> }>({
+  // What is asked for in vain is a fault of this page, which nobody looks at.
+  failedLoads: async ({}, use) => {
+    const failed: string[] = [];
+    await use(failed);
+    expect(failed).toEqual([]);
+  },
+  /** Open the page, signed in. Whether somebody looks at it, `hide` says: a browser without a screen shows every tab. */
+  enter: async ({ server, newPage }, use) =>
+    use(async ({ isAllowed = true, width = 1280, hasPush = false, hasClock = false } = {}) => {
+      const page = await newPage({ viewport: { width, height: 800 } });
+      const context = page.context();
+      if (isAllowed) await context.grantPermissions(["notifications"], { origin: server.origin });
+      else await page.addInitScript(() => Object.defineProperty(Notification, "permission", { get: () => "denied" }));
+      if (hasPush) await fakePushManager(page);
+      if (hasClock) await page.clock.install();
+      await page.addInitScript(watchAsking);
+      const started = context.waitForEvent("serviceworker");
+      await signIn(page, server.link("/inbox"));
+      const worker = await started;
+      await worker.evaluate(watchWorker);
+      return { page, worker };
+    }),
+});
+
+/** Runs in the page: hides it if that is said, and counts how often the person is asked. */
+function watchAsking(): void {
+  const scope = window as { isHidden?: boolean; asked?: number };
+  Object.defineProperty(document, "visibilityState", { get: () => (scope.isHidden ? "hidden" : "visible") });
+  const asked = Notification.requestPermission.bind(Notification);
+  Notification.requestPermission = () => {
+    scope.asked = (scope.asked ?? 0) + 1;
+    return asked();
+  };
+}
+
+/** Runs in the worker: hides the page if that is said, and keeps what events ask the worker to do. */
+function watchWorker(): void {
+  const scope = self as unknown as Scope;
+  const all = scope.clients.matchAll.bind(scope.clients);
+  scope.clients.matchAll = async (filter) =>
+    (await all(filter)).map((each) => ({
+      visibilityState: scope.isHidden ? "hidden" : "visible",
+      focused: false,
+      postMessage: (message: unknown) => each.postMessage(message),
+      focus: () => each.focus(),
+    }));
+  scope.works = [];
+  const { prototype } = scope.ExtendableEvent;
+  const wait = prototype.waitUntil;
+  prototype.waitUntil = function (work) {
+    if (this.type !== "install" && this.type !== "activate") scope.works.push(work);
+    wait.call(this, work);
+  };
+}
+
+/** Wait until the worker has done what that many events have asked it to do since the last call, no more and no less. */
+async function hasDone(worker: Worker, count: number): Promise<void> {
+  await expect.poll(() => worker.evaluate(() => (self as unknown as Scope).works.length), until).toBe(count);
+  await worker.evaluate(async () => {
+    await Promise.all((self as unknown as Scope).works.splice(0));
+  });
+}
+
+async function hide({ page, worker }: Visited, isHidden = true): Promise<void> {
   const told = (isHidden: boolean) => {
     (self as { isHidden?: boolean }).isHidden = isHidden;
     if ("document" in self) document.dispatchEvent(new Event("visibilitychange"));
@@ -101,29 +123,28 @@ async function shown(worker: Worker): Promise<{ title: string; body: string; pat
 
 const titles = async (worker: Worker): Promise<string[]> => (await shown(worker)).map((each) => each.title);
 const until = { timeout: 10_000, interval: 100 };
-const section = (): Locator => page.getByRole("region", { name: "Notifications" });
+const section = (page: Page): Locator => page.getByRole("region", { name: "Notifications" });
 
-async function openSettings(): Promise<void> {
-  await page.getByRole("button", { name: "You and this server" }).click();
-  await page.getByRole("menuitem", { name: "Notifications" }).click();
-  await section().waitFor();
+async function openSettings(page: Page): Promise<void> {
+  await choose(page, "Notifications");
+  await section(page).waitFor();
 }
 
-async function turnOn(): Promise<void> {
-  await openSettings();
-  await section().getByRole("button", { name: "Turn on", exact: true }).click();
-  await section().getByText("On in this browser").waitFor();
+async function turnOn(page: Page): Promise<void> {
+  await openSettings(page);
+  await section(page).getByRole("button", { name: "Turn on", exact: true }).click();
+  await section(page).getByText("On in this browser").waitFor();
 }
 
-test("Chromium can install it, and gets the page anew with each visit", async () => {
+test("Chromium can install it, and gets the page anew with each visit", async ({ server, onTestFinished }) => {
   const profile = mkdtempSync(join(tmpdir(), "intercom-profile-"));
-  context = await chromium.launchPersistentContext(profile, {
-    executablePath: chromiumPath(),
-    args: ["--no-sandbox", "--disable-gpu"],
+  const context = await chromium.launchPersistentContext(profile, launchOptions());
+  onTestFinished(async () => {
+    await context.close();
+    rmSync(profile, { recursive: true, force: true });
   });
-  page = context.pages()[0] ?? (await context.newPage());
-  await page.goto(server.link("/inbox"));
-  await page.getByText("Connected", { exact: true }).waitFor();
+  const page = context.pages()[0] ?? (await context.newPage());
+  await signIn(page, server.link("/inbox"));
   const devtools = await context.newCDPSession(page);
   expect(await devtools.send("Page.getInstallabilityErrors")).toEqual({ installabilityErrors: [] });
   expect((await devtools.send("Page.getAppManifest")).errors).toEqual([]);
@@ -134,34 +155,43 @@ test("Chromium can install it, and gets the page anew with each visit", async ()
   expect(kept).toEqual([`${server.origin}/sw.js`, `${server.origin}/`, []]);
   const visited = await page.reload();
   expect(visited?.fromServiceWorker()).toBe(false);
-  await context.close();
-  rmSync(profile, { recursive: true, force: true });
 });
 
-test("the service worker's file stands alone", async () => {
-  await visit();
+test("the service worker's file stands alone", async ({ enter }) => {
+  const { page } = await enter();
   const text = await page.evaluate(async () => (await fetch("/sw.js")).text());
   expect(text).not.toMatch(/\b(import|export)\b/);
 });
 
-test("nothing is asked before a click, and nothing is told before it was switched on", async () => {
-  const worker = await visit();
-  await hide(worker);
+test("nothing is asked before a click, and nothing is told before it was switched on", async ({ server, enter }) => {
+  const visited = await enter({ hasClock: true });
+  const { page, worker } = visited;
+  await hide(visited);
   server.put(proposal("Not told"));
-  await page.waitForTimeout(2_000);
+  await page.getByText("Not told").waitFor();
+  await page.clock.runFor(GATHER + PAUSE);
+  // The worker gets what it is told in order: this is all.
+  await page.evaluate(async () =>
+    (await navigator.serviceWorker.ready).active?.postMessage({ type: "close", tag: "" }),
+  );
+  await hasDone(worker, 1);
   expect(await shown(worker)).toEqual([]);
   expect(await page.evaluate(() => (window as { asked?: number }).asked)).toBeUndefined();
-  await hide(worker, false);
-  await turnOn();
+  await hide(visited, false);
+  await turnOn(page);
   expect(await page.evaluate(() => (window as { asked?: number }).asked)).toBe(1);
 });
 
-test("one request is told by its title, several as one, what is decided elsewhere leaves, and a look closes it", async () => {
-  const worker = await visit();
+test("one request is told by its title, several as one, what is decided elsewhere leaves, and a look closes it", async ({
+  server,
+  enter,
+}) => {
+  const visited = await enter();
+  const { page, worker } = visited;
   server.put(proposal("Seen before"));
   await page.getByText("Seen before").waitFor();
-  await turnOn();
-  await hide(worker);
+  await turnOn(page);
+  await hide(visited);
   const first = proposal("First\u202e of all");
   server.put(first);
   await expect
@@ -172,16 +202,17 @@ test("one request is told by its title, several as one, what is decided elsewher
   await expect.poll(() => titles(worker), { ...until, timeout: 20_000 }).toEqual(["5 requests wait"]);
   for (const each of more) server.end(String(each["request_id"]), "approved");
   await expect.poll(() => titles(worker), until).toEqual(["Change"]);
-  await hide(worker, false);
+  await hide(visited, false);
   await expect.poll(() => shown(worker), until).toEqual([]);
 });
 
-test("a click leads to the request, in the page that is there", async () => {
-  const worker = await visit();
-  await turnOn();
-  await page.goto(`${server.origin}/log`);
-  await page.getByText("Connected", { exact: true }).waitFor();
-  await hide(worker);
+test("a click leads to the request, in the page that is there", async ({ server, enter }) => {
+  const visited = await enter();
+  const { page, worker } = visited;
+  await turnOn(page);
+  await page.goto("/log");
+  await connected(page);
+  await hide(visited);
   server.put(proposal("Other"));
   const card = proposal("Wanted");
   server.put(card);
@@ -204,8 +235,8 @@ test("a click leads to the request, in the page that is there", async () => {
 });
 
 /** A push service of its own: Chromium's is on the internet. */
-async function fakePushManager(context: BrowserContext): Promise<void> {
-  await context.addInitScript(() => {
+async function fakePushManager(page: Page): Promise<void> {
+  await page.addInitScript(() => {
     let made: unknown = null;
     const key = (options: PushSubscriptionOptionsInit) => options.applicationServerKey as Uint8Array<ArrayBuffer>;
     PushManager.prototype.getSubscription = async () => made as PushSubscription;
@@ -219,7 +250,7 @@ async function fakePushManager(context: BrowserContext): Promise<void> {
 }
 
 /** The subscriptions of the server, which a test sees. */
-function pushCommands(): JsonObject[] {
+function pushCommands(server: Standin): JsonObject[] {
   const known: JsonObject[] = [];
   server.answers.set("push-key", () => ({ public_key: "BAEC" }));
   server.answers.set("push-list", () => ({ subscriptions: known }));
@@ -241,31 +272,33 @@ function pushCommands(): JsonObject[] {
   return known;
 }
 
-test("a browser is subscribed with a click, listed, and removed, also when its person signs out", async () => {
-  const known = pushCommands();
+test("a browser is subscribed with a click, listed, and removed, also when its person signs out", async ({
+  server,
+  enter,
+}) => {
+  const known = pushCommands(server);
   known.push({
     ...{ push_id: "p9", by: "sam", channel: "web", label: "Evil\u202e phone", service: "push.example.org" },
     created_at: new Date().toISOString(),
   });
-  await visit({ hasPush: true });
-  await openSettings();
-  await section().getByText("Evil<U+202E> phone").waitFor();
-  await section().getByRole("button", { name: "Send them to this browser" }).click();
-  await section().getByRole("listitem").filter({ hasText: "Chrome on" }).getByText("(this browser)").waitFor();
+  const { page } = await enter({ hasPush: true });
+  await openSettings(page);
+  await section(page).getByText("Evil<U+202E> phone").waitFor();
+  await section(page).getByRole("button", { name: "Send them to this browser" }).click();
+  await section(page).getByRole("listitem").filter({ hasText: "Chrome on" }).getByText("(this browser)").waitFor();
   const [sent] = server.sent.filter((each) => each.command === "push-subscribe");
   expect(sent?.fields).toMatchObject({ url: "https://push.example.com/a", public: "the-key", auth: "the-secret" });
   expect(String(sent?.fields["label"])).toMatch(/^Chrome on /);
-  await section().getByRole("button", { name: "Send nothing to Evil<U+202E> phone any more" }).click();
-  await section().getByText("Evil<U+202E> phone").waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "You and this server" }).click();
-  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await section(page).getByRole("button", { name: "Send nothing to Evil<U+202E> phone any more" }).click();
+  await section(page).getByText("Evil<U+202E> phone").waitFor({ state: "detached" });
+  await choose(page, "Sign out");
   await page.getByText("You have signed out.").waitFor();
   expect(known).toEqual([]);
 });
 
 /** A push service that remembers the browser's subscription over visits, and the key that it was made with. */
-async function rememberingPushManager(): Promise<void> {
-  await context.addInitScript(() => {
+async function rememberPushManager(page: Page): Promise<void> {
+  await page.addInitScript(() => {
     interface Kept {
       endpoint: string;
       key: number[];
@@ -294,7 +327,10 @@ async function rememberingPushManager(): Promise<void> {
   });
 }
 
-test("a browser that was subscribed is so with each visit: under a new key, at a new endpoint, and not if it was taken off", async () => {
+test("a browser that was subscribed is so with each visit: under a new key, at a new endpoint, and not if it was taken off", async ({
+  server,
+  enter,
+}) => {
   let key = "BAEC";
   const known: string[] = [];
   server.answers.set("push-key", () => ({ public_key: key }));
@@ -309,24 +345,25 @@ test("a browser that was subscribed is so with each visit: under a new key, at a
     known.push(push_id);
     return { push_id, by: "alex", channel: "web", label: "", service: "", created_at: "" };
   });
-  await visit();
-  await rememberingPushManager();
+  const { page } = await enter();
+  await rememberPushManager(page);
   await page.reload();
   const asked = (name: string) => server.sent.filter((each) => each.command === name).length;
   /** Open the page again, and wait until it has asked for the server's key, which it does before all else. */
   const visitAgain = async (sent: number) => {
     const before = asked("push-key");
-    await page.goto(`${server.origin}/inbox`);
-    await page.getByText("Connected", { exact: true }).waitFor();
+    await page.goto("/inbox");
+    await connected(page);
     await expect.poll(() => asked("push-key"), until).toBeGreaterThan(before);
     await expect.poll(() => urls().length, until).toBe(sent);
-    // What is sent too much comes by now.
-    await page.waitForTimeout(400);
+    // What is sent too much comes after the first answer.
+    for (let at = 0; at < 3; at += 1) await answered(page);
+    expect(urls()).toHaveLength(sent);
   };
   const urls = () => server.sent.filter((each) => each.command === "push-subscribe").map((each) => each.fields["url"]);
-  await openSettings();
-  await section().getByRole("button", { name: "Send them to this browser" }).click();
-  await section().getByText("(this browser)").waitFor();
+  await openSettings(page);
+  await section(page).getByRole("button", { name: "Send them to this browser" }).click();
+  await section(page).getByText("(this browser)").waitFor();
   expect(urls()).toEqual(["https://push.example.com/a"]);
 
   // Nothing has changed, so nothing is sent, also when a person has taken it off the list elsewhere.
@@ -350,13 +387,17 @@ test("a browser that was subscribed is so with each visit: under a new key, at a
   });
   await visitAgain(3);
   expect(urls().slice(2)).toEqual(["https://push.example.com/c"]);
-  await openSettings();
-  await section().getByText("(this browser)").waitFor();
+  await openSettings(page);
+  await section(page).getByText("(this browser)").waitFor();
 });
 
-test("a push message is shown while nobody looks, with the same as the page in one notification", async () => {
-  const worker = await visit();
-  const devtools = await context.newCDPSession(page);
+test("a push message is shown while nobody looks, with the same as the page in one notification", async ({
+  server,
+  enter,
+}) => {
+  const visited = await enter();
+  const { page, worker } = visited;
+  const devtools = await page.context().newCDPSession(page);
   const registrations: string[] = [];
   devtools.on("ServiceWorker.workerRegistrationUpdated", ({ registrations: found }) =>
     registrations.push(...found.map((each) => each.registrationId)),
@@ -369,46 +410,45 @@ test("a push message is shown while nobody looks, with the same as the page in o
     });
   const told = { tag: "waiting", title: "2 requests wait", body: "Change: one", path: "/inbox", ids: ["one", "two"] };
   await deliver(JSON.stringify(told));
-  await page.waitForTimeout(500);
+  await hasDone(worker, 1);
   expect(await shown(worker)).toEqual([]);
-  await hide(worker);
+  await hide(visited);
   for (const other of ["", "{", "[]", '{"tag":"waiting"}', JSON.stringify({ ...told, tag: "other" })])
     await deliver(other);
   await deliver(JSON.stringify(told));
-  await expect.poll(() => titles(worker), until).toEqual(["2 requests wait"]);
+  await hasDone(worker, 1);
+  expect(await titles(worker)).toEqual(["2 requests wait"]);
   // What is shown already is not shown again.
   await deliver(JSON.stringify({ ...told, title: "One", ids: ["two"] }));
-  await page.waitForTimeout(300);
+  await hasDone(worker, 1);
   expect(await titles(worker)).toEqual(["2 requests wait"]);
   await deliver(
     JSON.stringify({ ...told, title: "3 requests wait", ids: ["three"], path: "https://elsewhere.example.com/" }),
   );
-  await expect.poll(() => titles(worker), until).toEqual(["3 requests wait"]);
+  await hasDone(worker, 1);
+  expect(await titles(worker)).toEqual(["3 requests wait"]);
 });
 
-test("the address of a request leads to it on a phone too, and to the past if it is over", async () => {
+test("the address of a request leads to it on a phone too, and to the past if it is over", async ({
+  server,
+  failedLoads,
+  enter,
+}) => {
   server.put(proposal("Other"));
   const card = proposal("Wanted");
   server.put(card);
-  await visit({ width: 360 });
-  await page.goto(`${server.origin}/inbox/${String(card["request_id"])}`);
+  const { page } = await enter({ width: 360 });
+  await page.goto(`/inbox/${String(card["request_id"])}`);
   await page.getByRole("heading", { level: 1 }).filter({ hasText: "Wanted" }).waitFor();
   expect(new URL(page.url()).pathname).toBe("/inbox");
-  await page.goto(`${server.origin}/inbox/gone`);
+  await page.goto("/inbox/gone");
   await page.waitForURL("**/log/requests/gone");
-  faults = faults.filter((each) => !each.includes("404"));
+  for (const each of failedLoads.splice(0)) expect(each).toContain("404");
 });
 
-test("where the browser blocks them it is said what to do, and axe finds nothing", async () => {
-  await visit({ isAllowed: false });
-  await openSettings();
-  const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-  // The page's policy forbids to add it.
-  await page.evaluate(readFileSync(axe, "utf8"));
-  const found = await page.evaluate(async () => {
-    const { axe } = window as unknown as { axe: { run(): Promise<{ violations: { id: string; impact: string }[] }> } };
-    return (await axe.run()).violations.map((each) => `${each.impact} ${each.id}`);
-  });
-  expect(found.filter((each) => /^(serious|critical)/.test(each))).toEqual([]);
-  await section().getByText("Your browser blocks them").waitFor();
+test("where the browser blocks them it is said what to do, and axe finds nothing", async ({ enter }) => {
+  const { page } = await enter({ isAllowed: false });
+  await openSettings(page);
+  expect(await violations(page)).toEqual([]);
+  await section(page).getByText("Your browser blocks them").waitFor();
 });

@@ -1,60 +1,63 @@
 /** The rooms of the page in Chromium, against a stand-in. */
 
-import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
-import { open, startBrowser, tooSmall, type Watched } from "../support/browser";
+import { describe, expect } from "vitest";
+import type { Page } from "playwright-core";
+import { tooSmall, violations, widthOf } from "../support/accessibility";
+import { connected, still } from "../support/actions";
+import { test as atStandin, type VisitOptions } from "../support/fixtures";
+import { ATTACKS, expectOnlyText } from "../support/hostile-text";
 import { chat, StandinRooms, teamEntry } from "../support/standin-rooms";
-import { Standin } from "../support/standin";
 
 const ID = "4f0c6f0e-0000-4000-8000-000000000001";
 const OTHER = "4f0c6f0e-0000-4000-8000-000000000002";
 const MANY = 100_000;
 
-let browser: Browser;
-let server: Standin;
-let rooms: StandinRooms;
-let watched: Watched | null = null;
-let page: Page;
+interface AtRooms {
+  rooms: StandinRooms;
+  /** Open the page, signed in, at an address that may have a fragment. */
+  enter: (path: string, options?: VisitOptions) => Promise<Page>;
+}
 
-beforeAll(async () => {
-  browser = await startBrowser();
-});
-afterAll(async () => browser.close());
-beforeEach(async () => {
-  server = new Standin();
-  await server.start();
-  rooms = server.rooms = new StandinRooms();
-});
-afterEach(async () => {
-  const faults = watched?.faults ?? [];
-  await watched?.close();
-  watched = null;
-  await server.stop();
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
+const test = atStandin.extend<AtRooms>({
+  rooms: [async ({ server }, use) => use((server.rooms = new StandinRooms())), { auto: true }],
+  enter: async ({ visit }, use) =>
+    use(async (path, options = {}) => {
+      // A link signs in at any address, but its code takes the place of the address's own fragment.
+      const [place = path, fragment] = path.split("#");
+      const page = await visit({ ...options, path: place });
+      if (fragment !== undefined) await page.evaluate((to) => (location.hash = to), fragment);
+      return page;
+    }),
 });
 
-async function visit(path: string, options: Parameters<typeof open>[2] = {}): Promise<Page> {
-  // A link signs in at any address, but its code takes the place of the address's own fragment.
-  watched = await open(browser, server, { ...options, path: path.split("#")[0] ?? path });
-  page = watched.page;
-  if (path.includes("#")) await page.evaluate((to) => (location.hash = to), path.split("#")[1] ?? "");
-  return page;
+/** Turn the wheel over the messages, and wait until they have moved and stand still. */
+async function scroll(page: Page, by: number): Promise<void> {
+  const box = page.getByRole("region", { name: "Messages" });
+  const before = await box.evaluate((scroller) => scroller.scrollTop);
+  await page.mouse.wheel(0, by);
+  await box.evaluate(async (scroller, before) => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    let [last, since] = [before, 0];
+    while (last === before || since < 5) {
+      await frame();
+      since = scroller.scrollTop === last ? since + 1 : 0;
+      last = scroller.scrollTop;
+    }
+  }, before);
 }
 
 const said = (count: number, author = "Alex's Team") =>
   Array.from({ length: count }, (_, at) => chat(at + 1, author, `text ${at + 1}`));
-const article = (number: number) => page.locator(`#message-${number}`);
-const acts = () => server.sent.map(({ command, fields }) => ({ command, ...fields, verdict_id: undefined }));
-const act = async (name: string) => {
+const article = (page: Page, number: number) => page.locator(`#message-${number}`);
+/** Do something with the room. */
+const act = async (page: Page, name: string) => {
   await page.getByRole("button", { name: "What to do in this room" }).click();
   await page.getByRole("menuitem", { name }).click();
 };
 
 /** A room with a hundred thousand messages, of very different lengths. */
-function hugeRoom(): void {
+function addHugeRoom(rooms: StandinRooms): void {
   const text = (number: number) => `number ${number}\n${"A long line of words. ".repeat((number * 7) % 40)}`;
   rooms.add(ID, "Huge", [], {
     total: MANY,
@@ -63,10 +66,10 @@ function hugeRoom(): void {
 }
 
 describe("the index", () => {
-  test("has open and closed rooms, and finds words in titles and messages", async () => {
+  test("has open and closed rooms, and finds words in titles and messages", async ({ rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(3));
     rooms.add(OTHER, "Name the release", [chat(1, "Kim", "How about Heron?")]).entry["status"] = "closed";
-    await visit("/rooms");
+    const page = await enter("/rooms");
     await page.getByRole("link", { name: /Port the parser/ }).waitFor();
     expect(await page.getByText("Name the release").count()).toBe(0);
     await page.getByRole("radio", { name: "closed" }).click();
@@ -78,19 +81,19 @@ describe("the index", () => {
     await found.click();
     await page.getByRole("heading", { level: 1, name: "Name the release" }).waitFor();
     expect(page.url()).toContain(`/rooms/${OTHER}#message-1`);
-    await article(1).getByText("How about Heron?").waitFor();
+    await article(page, 1).getByText("How about Heron?").waitFor();
   });
 
-  test("says how to switch rooms on, where there are none", async () => {
+  test("says how to switch rooms on, where there are none", async ({ server, enter }) => {
     server.rooms = null;
-    await visit("/rooms");
+    const page = await enter("/rooms");
     await page.getByText("Rooms are switched off on this server").waitFor();
     await page.getByText("enabled = true").waitFor();
     await page.getByText("agent-intercom rooms", { exact: true }).waitFor();
   });
 
-  test("opens a room, and has what its agents are told ready to copy", async () => {
-    await visit("/rooms", { permissions: ["clipboard-read", "clipboard-write"] });
+  test("opens a room, and has what its agents are told ready to copy", async ({ server, enter }) => {
+    const page = await enter("/rooms", { permissions: ["clipboard-read", "clipboard-write"] });
     await page.getByText("No rooms yet").waitFor();
     await page.getByRole("button", { name: "New room" }).click();
     await page.getByLabel("Title").fill("Port the parser");
@@ -105,17 +108,20 @@ describe("the index", () => {
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { level: 1, name: "Port the parser" }).waitFor();
     await page.getByText("Nothing was said yet").waitFor();
-    expect(acts()).toEqual([{ command: "rooms-create", text: "Port the parser", description: "in two parts" }]);
+    expect(server.acts).toEqual([{ command: "rooms-create", text: "Port the parser", description: "in two parts" }]);
   });
 });
 
 describe("a room", () => {
-  test("is live: messages, teams, title and document, and nothing comes twice or is missing after a cut", async () => {
+  test("is live: messages, teams, title and document, and nothing comes twice or is missing after a cut", async ({
+    rooms,
+    enter,
+  }) => {
     rooms.add(ID, "Port the parser", said(3));
-    await visit(`/rooms/${ID}`);
-    await article(3).waitFor();
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, 3).waitFor();
     rooms.say(ID, (number) => chat(number, "Kim", "and **now**"));
-    await article(4).locator("strong", { hasText: "now" }).waitFor();
+    await article(page, 4).locator("strong", { hasText: "now" }).waitFor();
     await page.getByText("active", { exact: true }).waitFor();
     await page.getByText("idle", { exact: true }).waitFor();
     await page.getByText("gone", { exact: true }).waitFor();
@@ -132,17 +138,17 @@ describe("a room", () => {
 
     rooms.drop();
     for (let at = 0; at < 20; at += 1) rooms.say(ID, (number) => chat(number, "Kim", `late ${number}`));
-    await article(24).getByText("late 24").waitFor();
+    await article(page, 24).getByText("late 24").waitFor();
     expect(rooms.resumed).toEqual([null, "4"]);
     const shown = await page.getByTestId("feed").locator("article").allInnerTexts();
     expect(shown.filter((text) => text.includes("late 24"))).toHaveLength(1);
     expect(shown.filter((text) => text.includes("late 23"))).toHaveLength(1);
   });
 
-  test("does not move if less motion is wanted", async () => {
+  test("does not move if less motion is wanted", async ({ rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(1));
-    await visit(`/rooms/${ID}`, { reducedMotion: "reduce" });
-    await article(1).waitFor();
+    const page = await enter(`/rooms/${ID}`, { reducedMotion: "reduce" });
+    await article(page, 1).waitFor();
     rooms.set(ID, { title: "Port the lexer" });
     await page.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
     const durations = await page
@@ -151,42 +157,42 @@ describe("a room", () => {
     expect(durations.filter((each) => each !== 0)).toEqual([]);
   });
 
-  test("takes a person's post, pause, conclusion and pins", async () => {
+  test("takes a person's post, pause, conclusion and pins", async ({ server, rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(2));
-    await visit(`/rooms/${ID}`);
-    await article(2).waitFor();
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, 2).waitFor();
     await page.getByLabel("A message to all teams").fill("please look at *tests*");
     await page.keyboard.press("Control+Enter");
-    await article(3).getByText("person").waitFor();
+    await article(page, 3).getByText("person").waitFor();
     await expect.poll(() => page.getByLabel("A message to all teams").inputValue()).toBe("");
 
-    await article(1).hover();
+    await article(page, 1).hover();
     await page.getByRole("button", { name: "Pin message 1", exact: true }).click();
     await page.getByText("1 pinned message").waitFor();
     await page.getByText("alex pinned message 1").waitFor();
 
-    await act("Pause…");
+    await act(page, "Pause…");
     await page.getByRole("dialog").getByRole("textbox").fill("lunch");
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
     await page.getByText("Paused by alex, so the teams cannot post: lunch").waitFor();
-    await act("Let the teams continue");
+    await act(page, "Let the teams continue");
     await page.getByText("alex let the teams continue").waitFor();
 
-    await act("Conclude…");
+    await act(page, "Conclude…");
     const dialog = page.getByRole("dialog");
     expect(await dialog.getByRole("button", { name: "Conclude" }).isDisabled()).toBe(true);
     await dialog.getByRole("textbox").fill("We ship as **Heron**.");
     await dialog.getByRole("button", { name: "Conclude" }).click();
     await page.getByText("This room is closed.", { exact: false }).waitFor();
     await page.getByTestId("document").getByRole("heading", { name: "Conclusion" }).waitFor();
-    await act("Conclude again…");
+    await act(page, "Conclude again…");
     await dialog.getByRole("textbox").fill("We ship as **Egret**.");
     await dialog.getByRole("button", { name: "Conclude again" }).click();
     await page.getByTestId("document").getByText("Egret").waitFor();
-    await act("Open again…");
+    await act(page, "Open again…");
     await page.getByRole("dialog").getByRole("button", { name: "Open again" }).click();
     await page.getByLabel("A message to all teams").waitFor();
-    expect(acts()).toEqual([
+    expect(server.acts).toEqual([
       { command: "rooms-post", id: ID, text: "please look at *tests*" },
       { command: "rooms-pin", id: ID, message: 1 },
       { command: "rooms-pause", id: ID, reason: "lunch" },
@@ -197,25 +203,25 @@ describe("a room", () => {
     ]);
   });
 
-  test("shows a viewer everything, and nothing to do", async () => {
+  test("shows a viewer everything, and nothing to do", async ({ server, rooms, enter }) => {
     server.role = "viewer";
     rooms.add(ID, "Port the parser", said(1));
-    await visit(`/rooms/${ID}`);
-    await article(1).waitFor();
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, 1).waitFor();
     await page.getByText("Your role is viewer").waitFor();
-    await article(1).hover();
+    await article(page, 1).hover();
     expect(await page.getByRole("button", { name: /^Pin/ }).count()).toBe(0);
     await page.getByRole("button", { name: "What to do in this room" }).click();
     expect(await page.getByRole("menuitem").allInnerTexts()).toEqual(["Let agents join…"]);
   });
 
-  test("has the versions of its document: who wrote what, and the file", async () => {
+  test("has the versions of its document: who wrote what, and the file", async ({ rooms, enter }) => {
     const versions = [
       { author: "Kim", isPerson: false, content: "# Goals\n" },
       { author: "alex", isPerson: true, content: "# Goals\n\n- one\n" },
     ];
     rooms.add(ID, "Port the parser!", said(1), { versions });
-    await visit(`/rooms/${ID}#version-1`);
+    const page = await enter(`/rooms/${ID}#version-1`);
     await page.getByRole("button", { name: /^Version 1 Kim/ }).waitFor();
     await page.getByTestId("diff").getByText("# Goals").waitFor();
     await page.getByRole("button", { name: /^Version 2 alex \(person\)/ }).click();
@@ -232,28 +238,28 @@ describe("a room", () => {
     expect(readFileSync(await file.path(), "utf8")).toBe("# Goals\n\n- one\n");
   });
 
-  test("has its feed and its document in turns on a narrow screen", async () => {
+  test("has its feed and its document in turns on a narrow screen", async ({ rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(1), { versions: [{ author: "Kim", isPerson: false, content: "# Goals\n" }] });
-    await visit(`/rooms/${ID}`, { viewport: { width: 360, height: 740 } });
-    await article(1).waitFor();
+    const page = await enter(`/rooms/${ID}`, { viewport: { width: 360, height: 740 } });
+    await article(page, 1).waitFor();
     expect(await page.getByTestId("document").count()).toBe(0);
     await page.getByRole("tab", { name: "Document" }).click();
     await page.getByTestId("document").getByText("Goals").waitFor();
-    expect(await article(1).count()).toBe(0);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+    expect(await article(page, 1).count()).toBe(0);
+    expect(await widthOf(page)).toBe(360);
   });
 
-  test("that does not exist is said to", async () => {
-    await visit("/rooms/ffffffff");
+  test("that does not exist is said to", async ({ enter }) => {
+    const page = await enter("/rooms/ffffffff");
     await page.getByText("There is no such room").waitFor();
   });
 });
 
 describe("a hundred thousand messages", () => {
-  test("open at the end, and scroll up without a jump", async () => {
-    hugeRoom();
-    await visit(`/rooms/${ID}`);
-    await article(MANY).waitFor();
+  test("open at the end, and scroll up without a jump", async ({ rooms, enter }) => {
+    addHugeRoom(rooms);
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, MANY).waitFor();
     // Where a message that stays on the screen is, before and after each turn of the wheel.
     const box = page.getByRole("region", { name: "Messages" });
     await box.hover();
@@ -269,8 +275,7 @@ describe("a hundred thousand messages", () => {
     const jumps: number[] = [];
     for (let at = 0; at < 25; at += 1) {
       const before = await tops();
-      await page.mouse.wheel(0, -400);
-      await page.waitForTimeout(120);
+      await scroll(page, -400);
       const after = await tops();
       const moved = Object.keys(before).flatMap((id) => (id in after ? [(after[id] ?? 0) - (before[id] ?? 0)] : []));
       if (moved.length > 0) jumps.push(Math.max(...moved.map((each) => Math.abs(each - 400))));
@@ -285,13 +290,16 @@ describe("a hundred thousand messages", () => {
     await page.getByRole("button", { name: "1 new message" }).waitFor();
     expect(await tops()).toEqual(before);
     await page.getByRole("button", { name: "1 new message" }).click();
-    await article(MANY + 1).waitFor();
+    await article(page, MANY + 1).waitFor();
   }, 60_000);
 
-  test("stay in their places where somebody drags the scroll bar, or is faster than they are read", async () => {
-    hugeRoom();
-    await visit(`/rooms/${ID}`);
-    await article(MANY).waitFor();
+  test("stay in their places where somebody drags the scroll bar, or is faster than they are read", async ({
+    rooms,
+    enter,
+  }) => {
+    addHugeRoom(rooms);
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, MANY).waitFor();
     await page.route("**/rooms-tail", async (route) => {
       await new Promise((done) => setTimeout(done, 250));
       await route.continue();
@@ -315,10 +323,10 @@ describe("a hundred thousand messages", () => {
       expect.poll(async () => (await rows()).every((row) => row.isRead), { timeout: 10_000 }).toBe(true);
     for (const part of [0.4, 0.9, 0.05]) {
       await box.evaluate((scroller, part) => (scroller.scrollTop = scroller.scrollHeight * part), part);
-      await page.waitForTimeout(100);
+      await still(page);
       const [before] = await rows();
       await read();
-      await page.waitForTimeout(200);
+      await still(page);
       const [after] = await rows();
       // The row at the top stays there: what is above it grows upwards.
       expect(Math.abs((after?.number ?? 0) - (before?.number ?? 0)), `at ${part}`).toBeLessThanOrEqual(1);
@@ -328,7 +336,7 @@ describe("a hundred thousand messages", () => {
     await box.hover();
     for (let at = 0; at < 25; at += 1) {
       await page.mouse.wheel(0, -3_000);
-      await page.waitForTimeout(40);
+      await still(page);
       const shown = await rows();
       expect(shown.length).toBeGreaterThan(0);
       for (const [at, row] of shown.entries()) {
@@ -339,13 +347,12 @@ describe("a hundred thousand messages", () => {
       }
     }
     await read();
-    await page.waitForTimeout(300);
+    await still(page);
     // And from there on as if it had been read all along.
     const tops = async () => new Map((await rows()).map((row) => [row.number, row.from]));
     for (let at = 0; at < 8; at += 1) {
       const before = await tops();
-      await page.mouse.wheel(0, -150);
-      await page.waitForTimeout(150);
+      await scroll(page, -150);
       const after = await tops();
       const moved = [...before].flatMap(([number, from]) =>
         after.has(number) ? [(after.get(number) ?? 0) - from] : [],
@@ -355,29 +362,28 @@ describe("a hundred thousand messages", () => {
     }
   }, 90_000);
 
-  test("have an address each", async () => {
-    hugeRoom();
-    await visit(`/rooms/${ID}#message-50000`);
-    await article(50_000).getByText("number 50000").waitFor();
-    const place = await article(50_000).boundingBox();
+  test("have an address each", async ({ rooms, enter }) => {
+    addHugeRoom(rooms);
+    const page = await enter(`/rooms/${ID}#message-50000`);
+    await article(page, 50_000).getByText("number 50000").waitFor();
+    const place = await article(page, 50_000).boundingBox();
     expect(place?.y).toBeGreaterThan(100);
     expect(place?.y).toBeLessThan(800);
     await page.evaluate(() => (location.hash = "message-3"));
-    await article(3).getByText("number 3").waitFor();
-    await article(1).waitFor();
+    await article(page, 3).getByText("number 3").waitFor();
+    await article(page, 1).waitFor();
   });
 });
 
 describe("more rooms than a browser has connections for", () => {
-  test("are all live, and what a person does gets through", async () => {
+  test("are all live, and what a person does gets through", async ({ server, rooms, enter }) => {
     const ids = Array.from({ length: 7 }, (_, at) => `4f0c6f0e-0000-4000-8000-00000000000${at + 1}`);
     for (const [at, id] of ids.entries()) rooms.add(id, `Room ${at + 1}`, said(3));
-    await visit(`/rooms/${ids[0]}`);
+    const page = await enter(`/rooms/${ids[0]}`);
     const pages = [page];
     for (const id of ids.slice(1)) {
       const other = await page.context().newPage();
-      other.on("pageerror", (error) => watched?.faults.push(error.message));
-      await other.goto(`${server.origin}/rooms/${id}`);
+      await other.goto(`/rooms/${id}`);
       pages.push(other);
     }
     for (const each of pages) await each.locator("#message-3").waitFor();
@@ -389,16 +395,16 @@ describe("more rooms than a browser has connections for", () => {
     expect(server.mostStreams).toBeLessThanOrEqual(4);
     await page.getByLabel("A message to all teams").fill("it gets through");
     await page.keyboard.press("Control+Enter");
-    await article(7).getByText("it gets through").waitFor({ timeout: 15_000 });
+    await article(page, 7).getByText("it gets through").waitFor({ timeout: 15_000 });
     for (const each of pages) {
       expect(await each.getByText("not live just now").count()).toBe(0);
-      await each.getByText("Connected", { exact: true }).waitFor();
+      await connected(each);
     }
   }, 90_000);
 });
 
 describe("with a thumb at 360 pixels", () => {
-  test("a room is found, read, written into and paused, and everything is large enough", async () => {
+  test("a room is found, read, written into and paused, and everything is large enough", async ({ rooms, enter }) => {
     const long = "Goals of this room, which are many. ".repeat(8);
     rooms.add(ID, "Port the parser", said(5), {
       versions: [
@@ -408,16 +414,15 @@ describe("with a thumb at 360 pixels", () => {
       pinned: [2],
       teams: Array.from({ length: 10 }, (_, at) => teamEntry(`Team ${at}`)),
     }).entry["description"] = long;
-    await visit("/rooms", { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
+    const page = await enter("/rooms", { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
     const check = async (where: string) => {
-      await page.waitForTimeout(100);
       expect(await tooSmall(page), where).toEqual([]);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth), where).toBe(360);
+      expect(await widthOf(page), where).toBe(360);
     };
     await page.getByRole("link", { name: /Port the parser/ }).waitFor();
     await check("the index");
     await page.getByRole("link", { name: /Port the parser/ }).tap();
-    await article(5).waitFor();
+    await article(page, 5).waitFor();
     await check("the room");
     await page.getByRole("button", { name: "Pin message 5", exact: true }).tap();
     await page.getByText("2 pinned messages").waitFor();
@@ -437,7 +442,6 @@ describe("with a thumb at 360 pixels", () => {
     await check("the menu");
     await page.getByRole("menuitem", { name: "Pause…" }).tap();
     await page.getByRole("dialog").waitFor();
-    await page.waitForTimeout(300);
     await check("the question");
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).tap();
     await page.getByText("Paused by alex").waitFor();
@@ -447,11 +451,11 @@ describe("with a thumb at 360 pixels", () => {
 });
 
 describe("a screen reader and the keyboard", () => {
-  test("hear of messages together, of a new title, and do everything", async () => {
+  test("hear of messages together, of a new title, and do everything", async ({ rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(2), {
       versions: [{ author: "Kim", isPerson: false, content: "# Goals\n" }],
     });
-    await visit("/rooms");
+    const page = await enter("/rooms");
     const tabTo = async (name: RegExp) => {
       for (let at = 0; at < 60; at += 1) {
         await page.keyboard.press("Tab");
@@ -466,7 +470,7 @@ describe("a screen reader and the keyboard", () => {
     await page.getByRole("link", { name: /Port the parser/ }).waitFor();
     await tabTo(/Port the parser/);
     await page.keyboard.press("Enter");
-    await article(2).waitFor();
+    await article(page, 2).waitFor();
     // What is said comes together, every few seconds.
     const hears = (text: string) =>
       expect
@@ -509,11 +513,9 @@ describe("a screen reader and the keyboard", () => {
 });
 
 describe("text of others", () => {
-  const ATTACKS = [
-    "<script>window.hit = 1</script>",
-    "<img src=x onerror=window.hit=1>",
-    '"><svg onload=window.hit=1>',
-    "javascript:window.hit=1",
+  /** Those that count on Markdown come first. */
+  const TEXTS = [
+    "[https://good.example](https://evil.example)",
     "[click](javascript:window.hit=1)",
     "[click](  java\nscript:window.hit=1)",
     "[click](&#106;avascript:window.hit=1)",
@@ -522,27 +524,25 @@ describe("text of others", () => {
     "![x](data:image/svg+xml,<svg onload=window.hit=1>)",
     "[x](data:text/html,<script>window.hit=1</script>)",
     '[x](https://a.example/ "onmouseover=window.hit=1")',
-    "[https://good.example](https://evil.example)",
     '<https://a.example/" onclick=window.hit=1>',
     "```html\n<script>window.hit=1</script>\n```",
     '```"><script>window.hit=1</script>\nx\n```',
     "| <img src=x onerror=window.hit=1> |\n|---|\n| <script>window.hit=1</script> |",
-    "</title><script>window.hit=1</script>",
-    "{{constructor.constructor('window.hit=1')()}}",
-    "<style>*{display:none}</style>",
     "<iframe srcdoc='<script>parent.hit=1</script>'></iframe>",
     "<a href=javascript:window.hit=1>x</a>",
     "\u202Ereversed\u2066isolated &#x202e; `\u202e`",
-    "nul\u0000esc\u001b[31mred",
-    "__proto__",
-    "constructor",
     "#".repeat(500),
     "[".repeat(5_000),
     "> ".repeat(2_000),
+    ...ATTACKS,
   ];
 
-  test("in messages, document, title, names and reasons: nothing runs, and nothing is reported", async () => {
-    const messages = ATTACKS.flatMap((attack, at) => [
+  test("in messages, document, title, names and reasons: nothing runs, and nothing is reported", async ({
+    server,
+    rooms,
+    enter,
+  }) => {
+    const messages = TEXTS.flatMap((attack, at) => [
       chat(at * 3 + 1, attack, attack),
       chat(at * 3 + 2, "", "", {
         ...{ type: "system", author: null, role: null },
@@ -554,84 +554,66 @@ describe("text of others", () => {
       chat(at * 3 + 3, attack, attack, { role: attack, type: attack, at: attack, acks: [{ team_name: attack }] }),
     ]);
     rooms.add(ID, "Attacks", messages, {
-      teams: ATTACKS.map((attack, at) => teamEntry(`${at} ${attack}`, at % 2 ? "active" : attack, { role: attack })),
-      versions: ATTACKS.map((attack) => ({ author: attack, isPerson: false, content: `${attack}\n` })),
+      teams: TEXTS.map((attack, at) => teamEntry(`${at} ${attack}`, at % 2 ? "active" : attack, { role: attack })),
+      versions: TEXTS.map((attack) => ({ author: attack, isPerson: false, content: `${attack}\n` })),
       pinned: [1, 4, 7],
     });
-    await visit("/rooms");
+    for (const [at, attack] of TEXTS.entries()) {
+      const { entry } = rooms.add(`4f0c6f0e-0000-4000-8000-${`${at + 100}`.padStart(12, "0")}`, attack);
+      Object.assign(entry, { description: attack, pause_reason: attack, paused_by: attack });
+    }
+    const page = await enter("/rooms");
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));
-    const check = async () => {
-      const found = await page.evaluate(() => ({
-        hit: "hit" in window,
-        made: document.querySelectorAll(
-          "#root script, #root style, #root [onerror], #root [onload], #root [onclick], #root iframe, #root article img",
-        ).length,
-        places: [...document.querySelectorAll("#root a[target]")].map((each) => each.getAttribute("href") ?? ""),
-        text: document.body.innerText,
-      }));
-      expect(found.hit).toBe(false);
-      expect(found.made).toBe(0);
-      expect(found.places.filter((each) => !/^(https?:\/\/|mailto:)/.test(each))).toEqual([]);
-      expect(found.text).not.toMatch(/[\u202a-\u202e\u2066-\u2069\u0000\u001b]/);
+    const check = async (where: string) => {
+      await expectOnlyText(page, where);
+      const places = await page.evaluate(() =>
+        [...document.querySelectorAll("#root a[target]")].map((each) => each.getAttribute("href") ?? ""),
+      );
+      expect(
+        places.filter((each) => !/^(https?:\/\/|mailto:)/.test(each)),
+        where,
+      ).toEqual([]);
     };
-    for (const attack of ATTACKS) {
-      rooms.set(ID, { title: attack, description: attack, pause_reason: attack, paused_by: attack });
-      await page.waitForTimeout(20);
-    }
-    rooms.set(ID, { title: "Attacks <script>window.hit=1</script>" });
     await page.getByRole("link", { name: /Attacks/ }).waitFor({ timeout: 10_000 });
-    await check();
+    await check("the index");
     await page.getByRole("link", { name: /Attacks/ }).click();
-    await article(messages.length).waitFor();
-    await check();
+    await article(page, messages.length).waitFor();
+    await check("the room");
+    for (const [at, attack] of TEXTS.entries()) {
+      rooms.set(ID, { title: attack, description: attack, paused_by: attack, pause_reason: `reason ${at}: ${attack}` });
+      await page.getByText(`reason ${at}: `).waitFor();
+      await check(`title ${at}`);
+    }
     for (let at = messages.length; at > 0; at -= 9) {
       await page.evaluate((number) => (location.hash = `message-${number}`), at);
-      await article(at).waitFor();
-      await check();
+      await article(page, at).waitFor();
+      await check(`message ${at}`);
     }
-    await page.evaluate(() => (location.hash = "message-39"));
-    await article(37).getByText("(evil.example)").waitFor();
-    for (let at = 1; at <= ATTACKS.length; at += 3) {
+    await page.evaluate(() => (location.hash = "message-3"));
+    await article(page, 1).getByText("(evil.example)").waitFor();
+    for (let at = 1; at <= TEXTS.length; at += 3) {
       await page.evaluate((version) => (location.hash = `version-${version}`), at);
       await page.getByRole("heading", { name: new RegExp(`^Version ${at} `) }).waitFor();
-      await check();
+      await check(`changes of version ${at}`);
     }
     await page.getByRole("radio", { name: "Text" }).click();
-    for (let at = 1; at <= ATTACKS.length; at += 1) {
+    for (let at = 1; at <= TEXTS.length; at += 1) {
       await page.evaluate((version) => (location.hash = `version-${version}`), at);
       await page.getByRole("heading", { name: new RegExp(`^Version ${at} `) }).waitFor();
-      await check();
+      await check(`version ${at}`);
     }
     expect(asked.filter((each) => !each.startsWith(server.origin))).toEqual([]);
   }, 180_000);
 });
 
 describe("everybody", () => {
-  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-  async function faultsOf(): Promise<string[]> {
-    await page.evaluate(axe);
-    return await page.evaluate(async () => {
-      interface AxeViolation {
-        id: string;
-        impact: string;
-        nodes: { html: string; failureSummary: string }[];
-      }
-      const runner = (window as unknown as { axe: { run: () => Promise<{ violations: AxeViolation[] }> } }).axe;
-      const { violations } = await runner.run();
-      return violations
-        .filter((each) => each.impact === "serious" || each.impact === "critical")
-        .flatMap((each) => each.nodes.slice(0, 3).map((node) => `${each.id}: ${node.html} ${node.failureSummary}`));
-    });
-  }
-
-  test.each([
+  test.for([
     ["light", 1280],
     ["dark", 1280],
     ["light", 360],
     ["dark", 360],
-  ] as const)("axe finds nothing serious, %s, %i", async (colorScheme, width) => {
+  ] as const)("axe finds nothing serious, %s, %i", async ([colorScheme, width], { rooms, enter }) => {
     const text =
       "# One\n\nSee [the plan](https://a.example) and `code`.\n\n```js\nlet x;\n```\n\n| a |\n|---|\n| 1 |\n";
     rooms.add(ID, "Port the parser", [chat(1, "Kim", text), chat(2, "alex", text, { role: "operator" })], {
@@ -642,28 +624,26 @@ describe("everybody", () => {
       pinned: [1],
     });
     rooms.add(OTHER, "Paused", said(1)).entry["paused_by"] = "loop guard";
-    await visit("/rooms", { colorScheme, viewport: { width, height: 800 } });
+    const page = await enter("/rooms", { colorScheme, viewport: { width, height: 800 } });
     await page.getByRole("link", { name: /Port the parser/ }).waitFor();
-    expect(await faultsOf()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
     await page.getByRole("link", { name: /Port the parser/ }).click();
-    await article(2).waitFor();
-    await article(2).hover();
-    await page.waitForTimeout(200);
-    expect(await faultsOf()).toEqual([]);
+    await article(page, 2).waitFor();
+    await article(page, 2).hover();
+    expect(await violations(page)).toEqual([]);
     await page.evaluate(() => (location.hash = "version-2"));
     await page.getByTestId("diff").waitFor();
-    expect(await faultsOf()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
     await page.evaluate(() => (location.hash = "document"));
     await page.getByTestId("document").getByText("the plan").waitFor();
-    expect(await faultsOf()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
     await page.evaluate(() => (location.hash = "instructions"));
     await page.getByRole("dialog").getByText("Work with other teams").waitFor();
-    await page.waitForTimeout(300);
-    expect(await faultsOf()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.evaluate((other) => history.pushState(null, "", `/rooms/${other}`), OTHER);
     await page.evaluate(() => window.dispatchEvent(new PopStateEvent("popstate")));
     await page.getByText("Paused by loop guard").waitFor();
-    expect(await faultsOf()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
   });
 });

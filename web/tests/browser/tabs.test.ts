@@ -1,37 +1,28 @@
 /** Many tabs of one browser in Chromium, against a stand-in. */
 
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
-import { open, startBrowser } from "../support/browser";
+import { expect } from "vitest";
+import type { Page } from "playwright-core";
+import { connected, look, row } from "../support/actions";
 import { proposal } from "../support/cards";
+import { test } from "../support/fixtures";
 import { chat, StandinRooms } from "../support/standin-rooms";
-import { Standin } from "../support/standin";
 
 const ID = "4f0c6f0e-0000-4000-8000-000000000001";
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await startBrowser();
-});
-afterAll(async () => browser.close());
-
-const connected = (page: Page) => page.getByText("Connected", { exact: true }).waitFor();
-const row = (page: Page, title: string) => page.getByRole("listitem").filter({ hasText: title });
-
-test("ten tabs share their streams, see everything, and go on when the one that leads is closed", async () => {
-  const server = new Standin();
-  await server.start();
+test("ten tabs share their streams, see everything, and go on when the one that leads is closed", async ({
+  server,
+  visit,
+}) => {
   const rooms = (server.rooms = new StandinRooms());
   rooms.add(ID, "Port the parser", [chat(1, "Kim", "text 1")]);
   server.put(proposal("Change the basket"));
-  const first = await open(browser, server);
-  const inboxes = [first.page];
+  const first = await visit();
+  const inboxes = [first];
   const talks: Page[] = [];
   for (let at = 1; at < 10; at += 1) {
-    const page = await first.page.context().newPage();
-    page.on("pageerror", (error) => first.faults.push(error.message));
+    const page = await first.context().newPage();
     (at < 5 ? inboxes : talks).push(page);
-    await page.goto(`${server.origin}${at < 5 ? "/inbox" : `/rooms/${ID}`}`);
+    await page.goto(at < 5 ? "/inbox" : `/rooms/${ID}`);
     // Whichever tab of a room is there first leads.
     if (at === 5) await page.locator("#message-1").waitFor();
   }
@@ -45,9 +36,7 @@ test("ten tabs share their streams, see everything, and go on when the one that 
   for (const page of talks) await page.locator("#message-2").getByText("and now").waitFor();
 
   const deciding = inboxes[2] as Page;
-  await row(deciding, "Change the basket").locator("[data-card]").click();
-  await deciding.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
-  await deciding.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+  await look(deciding, "Change the basket");
   await deciding.keyboard.press("a");
   for (const page of inboxes) await page.getByText("Nothing waits for you").first().waitFor();
   expect(server.sent.map((each) => each.command)).toEqual(["approve"]);
@@ -75,25 +64,19 @@ test("ten tabs share their streams, see everything, and go on when the one that 
   server.restart({ forget: true });
   for (const page of [...inboxes, ...talks]) await page.getByText("Your session has ended").first().waitFor();
   expect(server.streams).toBe(0);
-  expect(first.faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-  await first.page
-    .context()
-    .close()
-    .catch(() => undefined);
-  await server.stop();
 });
 
-test("after a sleep of the machine a tab comes back by itself, and shows nothing that was", async () => {
-  const server = new Standin();
-  await server.start();
+test("after a sleep of the machine a tab comes back by itself, and shows nothing that was", async ({
+  server,
+  visit,
+}) => {
   const rooms = (server.rooms = new StandinRooms());
   rooms.add(ID, "Port the parser", [chat(1, "Kim", "text 1")]);
   const old = proposal("Decided meanwhile");
   server.put(old);
-  const { page, faults, close } = await open(browser, server);
+  const page = await visit();
   const talk = await page.context().newPage();
-  await talk.goto(`${server.origin}/rooms/${ID}`);
+  await talk.goto(`/rooms/${ID}`);
   await talk.locator("#message-1").waitFor();
   await row(page, "Decided meanwhile").locator("[data-card]").click();
   const sleep = async (state: "frozen" | "active") => {
@@ -121,8 +104,4 @@ test("after a sleep of the machine a tab comes back by itself, and shows nothing
   await talk.getByText("Paused by sam").waitFor();
   expect(await talk.getByText("not live just now").count()).toBe(0);
   expect(server.sent).toEqual([]);
-  expect(faults).toEqual([]);
-  expect(server.reports).toEqual([]);
-  await close();
-  await server.stop();
 });

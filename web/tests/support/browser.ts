@@ -1,7 +1,14 @@
-/** Chromium of this machine, and a page in it that is watched for errors and for breaches of its policy. */
+/** Chromium of this machine, and how its pages are watched for errors and for breaches of their policy. */
 
 import { existsSync } from "node:fs";
-import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+import {
+  chromium,
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  type LaunchOptions,
+  type Page,
+} from "playwright-core";
 import type { Standin } from "./standin";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
@@ -17,9 +24,29 @@ export function chromiumPath(): string {
   return path;
 }
 
+/** Return how Chromium is started here. Raises as `chromiumPath`. */
+export function launchOptions(): LaunchOptions {
+  return { executablePath: chromiumPath(), args: ["--no-sandbox", "--disable-gpu"] };
+}
+
 /** Start Chromium. Raises as `chromiumPath`. */
 export async function startBrowser(): Promise<Browser> {
-  return await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox", "--disable-gpu"] });
+  return await chromium.launch(launchOptions());
+}
+
+/** Record what goes wrong in the pages of a context: in `faults` errors of scripts, breaches of the policy, and whatever
+ *  else the console calls an error; in `failedLoads` what could not be loaded. */
+export async function watch(context: BrowserContext, faults: string[], failedLoads: string[]): Promise<void> {
+  context.on("weberror", (event) => faults.push(`error: ${event.error().message}`));
+  context.on("console", (message) => {
+    if (message.type() !== "error") return;
+    // A refused command is an answer, not a fault of the page.
+    const isLoad = message.text().startsWith("Failed to load resource");
+    (isLoad ? failedLoads : faults).push(message.text());
+  });
+  await context.addInitScript(() => {
+    window.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
+  });
 }
 
 export interface Watched {
@@ -47,52 +74,4 @@ export async function open(
   await page.goto(server.link(path));
   await page.getByText("Connected", { exact: true }).waitFor();
   return { page, faults, close: () => context.close() };
-}
-
-/** Return what is on the screen and smaller than a thumb's tip: within 17 pixels of its middle something else takes the
- *  touch. Links in a text are as high as its lines. */
-export async function tooSmall(page: Page): Promise<string[]> {
-  return await page.evaluate(() => {
-    const reach = 17;
-    return [
-      ...document.querySelectorAll<HTMLElement>("button, a, summary, [role=tab], [role=menuitem], input, textarea"),
-    ]
-      .filter((each) => !each.closest("[data-testid=document] a, article a, p a, dd a"))
-      .filter((each) => {
-        // A label takes the touch for what it names.
-        const target = each.closest("label") ?? each;
-        const { left, right, top, bottom, width } = target.getBoundingClientRect();
-        const [x, y] = [(left + right) / 2, (top + bottom) / 2];
-        const takes = (at: number, to: number) => {
-          const found = document.elementFromPoint(at, to);
-          return found !== null && target.contains(found);
-        };
-        // What is not there, or is below something else, or half scrolled away, is looked at elsewhere.
-        if (width === 0 || !takes(x, y) || top < reach || bottom > innerHeight - reach) return false;
-        let around = each.parentElement;
-        while (around && !/auto|scroll/.test(getComputedStyle(around).overflowY)) around = around.parentElement;
-        const box = around?.getBoundingClientRect();
-        if (box && (top < box.top || bottom > box.bottom)) return false;
-        return !takes(x, y - reach) || !takes(x, y + reach) || !takes(x - reach, y) || !takes(x + reach, y);
-      })
-      .map((each) => `${each.tagName} ${each.getAttribute("aria-label") ?? each.textContent}`);
-  });
-}
-
-/** Returns the milliseconds of the processor that the page's main thread takes while `work` goes on: a busy machine
- *  changes little of it. */
-export async function effort(page: Page, work: () => Promise<void>): Promise<number> {
-  const client = await page.context().newCDPSession(page);
-  await client.send("Performance.enable", { timeDomain: "threadTicks" });
-  const taken = async () => {
-    const { metrics } = await client.send("Performance.getMetrics");
-    const found = metrics.find((each) => each.name === "TaskDuration");
-    if (!found) throw new Error("Chromium does not say how long its tasks took");
-    return found.value * 1_000;
-  };
-  const before = await taken();
-  await work();
-  const after = await taken();
-  await client.detach();
-  return after - before;
 }

@@ -4,6 +4,7 @@ import { createReadStream, existsSync, statSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
+import { expect } from "vitest";
 import { diffOf } from "../../src/model/diff";
 import { cardOf, type JsonObject } from "../../src/model/wire";
 import { sessionEntry } from "./cards";
@@ -98,6 +99,25 @@ export class Standin {
     this.drop();
     this.#server.closeAllConnections();
     await new Promise((done) => this.#server.close(done));
+  }
+
+  /** The names of the commands that acted. */
+  get commands(): string[] {
+    return this.sent.map((each) => each.command);
+  }
+
+  /** The commands that acted with their fields, without the id that makes each safe to repeat. */
+  get acts(): JsonObject[] {
+    return this.sent.map(({ command, fields: { verdict_id: _, ...fields } }) => ({ command, ...fields }));
+  }
+
+  /** Wait for the one command that acts, or the one of this name. Returns it with its fields, as `acts`. */
+  async act(name?: string): Promise<JsonObject> {
+    const at = () => this.commands.flatMap((command, at) => (name === undefined || command === name ? [at] : []));
+    await expect.poll(at, { timeout: 12_000 }).toHaveLength(1);
+    const [only = 0] = at();
+    expect(this.sent[only]?.fields["verdict_id"]).toMatch(/^[0-9A-Za-z_-]{8,64}$/);
+    return this.acts[only] ?? {};
   }
 
   get origin(): string {

@@ -1,14 +1,9 @@
 /** Takes pictures of the views of agents: sessions, their stories, past requests, the log, the gateway and the actors. */
 
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Browser } from "playwright-core";
-import { open, startBrowser } from "../support/browser";
+import { connected } from "../support/actions";
+import { takePictures } from "../support/pictures";
 import { fill, SESSION } from "../support/records";
-import { Standin } from "../support/standin";
 
-const where = process.env["PICTURES"] ?? "pictures";
 const PLACES = {
   sessions: "/sessions",
   session: `/sessions/${SESSION}`,
@@ -24,37 +19,10 @@ const PLACES = {
   downstream: "/server/gateway/files",
 };
 
-let browser: Browser;
-beforeAll(async () => {
-  mkdirSync(where, { recursive: true });
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser.close();
-});
-
-for (const [width, height] of [
-  [360, 720],
-  [768, 900],
-  [1440, 900],
-] as const) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`${width} ${colorScheme}`, async () => {
-      const server = new Standin();
-      await server.start();
-      fill(server);
-      const options = { viewport: { width, height }, colorScheme, hasTouch: width < 768, path: "/sessions" };
-      const { page, faults, close } = await open(browser, server, options);
-      for (const [name, place] of Object.entries(PLACES)) {
-        await page.goto(server.origin + place);
-        await page.getByText("Connected", { exact: true }).waitFor({ state: "attached" });
-        await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
-        await page.waitForTimeout(400);
-        await page.screenshot({ path: join(where, `${name}-${width}-${colorScheme}.png`) });
-      }
-      expect(faults).toEqual([]);
-      await close();
-      await server.stop();
-    }, 240_000);
+takePictures("/sessions", fill, async ({ page, shoot }) => {
+  for (const [name, place] of Object.entries(PLACES)) {
+    await page.goto(place);
+    await connected(page);
+    await shoot(name);
   }
-}
+});

@@ -1,15 +1,11 @@
 /** Takes pictures of what comes before and after a decision: the editor, whole files, what is always allowed, and how
  *  far decisions have come. */
 
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
-import { open, startBrowser } from "../support/browser";
+import { choose, clickAction, dismissAll, select, settled } from "../support/actions";
 import { fileEntry, proposal } from "../support/cards";
-import { Standin } from "../support/standin";
+import { takePictures } from "../support/pictures";
+import type { Standin } from "../support/standin";
 
-const where = process.env["PICTURES"] ?? "pictures";
 const PATH = "shop/basket.py";
 const TEXT = `"""The basket of a customer."""
 
@@ -28,15 +24,6 @@ class Basket:
         self.items: list[Item] = []
 `;
 const OLD = "    return sum(item.price for item in items)";
-
-let browser: Browser;
-beforeAll(async () => {
-  mkdirSync(where, { recursive: true });
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser.close();
-});
 
 /** Write the change of the file, with what a person may have made of it. */
 function diffOf(text: string): string {
@@ -113,80 +100,47 @@ function fill(server: Standin): void {
   }));
 }
 
-async function act(page: Page, name: RegExp, width: number): Promise<void> {
+takePictures("/inbox", fill, async ({ page, server, width, shoot }) => {
+  const dialog = page.getByRole("dialog");
+  const field = dialog.getByRole("textbox", { name: /The text of/ });
+  await select(page, "Add the tax once");
+  await page.getByRole("button", { name: /^Whole files/ }).click();
+  await page.getByTestId("diff").getByText("class Basket").first().waitFor();
+  await shoot("whole");
   if (width < 768) {
     await page.getByRole("button", { name: "More" }).click();
-    await page.getByRole("menuitem", { name }).click();
-  } else {
-    await page.getByRole("button", { name }).click();
+    await shoot("more");
+    await page.keyboard.press("Escape");
   }
-  await page.getByRole("dialog").waitFor();
-}
-
-for (const [width, height] of [
-  [360, 720],
-  [768, 900],
-  [1440, 900],
-] as const) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`${width} ${colorScheme}`, async () => {
-      const server = new Standin();
-      await server.start();
-      fill(server);
-      const opened = await open(browser, server, { viewport: { width, height }, colorScheme, hasTouch: width < 768 });
-      const { page } = opened;
-      const shot = (name: string) => page.screenshot({ path: join(where, `${name}-${width}-${colorScheme}.png`) });
-      const dialog = page.getByRole("dialog");
-      const field = dialog.getByRole("textbox", { name: /The text of/ });
-      await page.getByRole("listitem").filter({ hasText: "Add the tax once" }).locator("[data-card]").click();
-      await page.getByRole("toolbar").waitFor();
-      await page.getByRole("button", { name: /^Whole files/ }).click();
-      await page.waitForTimeout(600);
-      await shot("whole");
-      if (width < 768) {
-        await page.getByRole("button", { name: "More" }).click();
-        await page.waitForTimeout(200);
-        await shot("more");
-        await page.keyboard.press("Escape");
-      }
-      await act(page, /^Edit/, width);
-      await field.waitFor();
-      await field.fill(TEXT.replace("# Prices are net; the tax is added once.", "# Prices are net."));
-      await dialog
-        .getByRole("textbox", { name: "A note for the agent" })
-        .fill("The tax is none of the basket's business.");
-      await shot("editor");
-      await dialog.getByRole("button", { name: "Show what will be approved" }).click();
-      await dialog.getByText("You have seen all of it.").waitFor();
-      await page.waitForTimeout(400);
-      await shot("edit");
-      await page.keyboard.press("Escape");
-      await act(page, /^Always allow/, width);
-      await dialog.getByText(/It would have let/).waitFor();
-      await page.waitForTimeout(200);
-      await shot("allow");
-      await dialog.getByRole("radio", { name: /As a rule/ }).check();
-      await dialog.getByText(/It would have let 4/).waitFor();
-      await dialog.getByText(/^The change of/).click();
-      await shot("rule");
-      await page.keyboard.press("Escape");
-      await page.getByRole("button", { name: "You and this server" }).click();
-      await page.getByRole("menuitem", { name: "Rules and grants" }).click();
-      await dialog.getByText("3 of 10 used").first().waitFor();
-      await shot("permitted");
-      await page.keyboard.press("Escape");
-      await page.getByRole("button", { name: /^Reject/ }).click();
-      await page.getByRole("button", { name: "Reject", exact: true }).click();
-      const [, second, third, fourth] = [...server.cards.keys()];
-      server.end(second ?? "", "applied", "approve", "sam", "slack");
-      server.end(third ?? "", "delivered", "approve", "alex", "ctl");
-      server.end(fourth ?? "", "expired");
-      await page.getByTestId("undo").getByText("no agent has it yet").waitFor({ timeout: 15_000 });
-      for (const button of await page.getByRole("button", { name: "Dismiss" }).all()) await button.click();
-      await shot("decided");
-      expect(opened.faults).toEqual([]);
-      await opened.close();
-      await server.stop();
-    }, 240_000);
-  }
-}
+  await clickAction(page, /^Edit/);
+  await field.waitFor();
+  await field.fill(TEXT.replace("# Prices are net; the tax is added once.", "# Prices are net."));
+  await dialog.getByRole("textbox", { name: "A note for the agent" }).fill("The tax is none of the basket's business.");
+  await shoot("editor");
+  await dialog.getByRole("button", { name: "Show what will be approved" }).click();
+  await dialog.getByText("You have seen all of it.").waitFor();
+  await shoot("edit");
+  await page.keyboard.press("Escape");
+  await clickAction(page, /^Always allow/);
+  await dialog.getByText(/It would have let/).waitFor();
+  await shoot("allow");
+  await dialog.getByRole("radio", { name: /As a rule/ }).check();
+  await dialog.getByText(/It would have let 4/).waitFor();
+  await dialog.getByText(/^The change of/).click();
+  await shoot("rule");
+  await page.keyboard.press("Escape");
+  await choose(page, "Rules and grants");
+  await dialog.getByText("3 of 10 used").first().waitFor();
+  await shoot("permitted");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: /^Reject/ }).click();
+  await settled(page);
+  await page.getByRole("button", { name: "Reject", exact: true }).click();
+  const [, second, third, fourth] = [...server.cards.keys()];
+  server.end(second ?? "", "applied", "approve", "sam", "slack");
+  server.end(third ?? "", "delivered", "approve", "alex", "ctl");
+  server.end(fourth ?? "", "expired");
+  await page.getByTestId("undo").getByText("no agent has it yet").waitFor({ timeout: 15_000 });
+  await dismissAll(page);
+  await shoot("decided");
+});

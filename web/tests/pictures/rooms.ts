@@ -1,27 +1,13 @@
 /** Takes pictures of the rooms: their index, one with its feed and its document, its versions, and its dialogs. */
 
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import type { JsonObject } from "../../src/model/wire";
-import { open, startBrowser } from "../support/browser";
-import { keepPictures } from "../support/kept-pictures";
+import { connected } from "../support/actions";
+import { takePictures } from "../support/pictures";
+import type { Standin } from "../support/standin";
 import { chat, StandinRooms, START, teamEntry } from "../support/standin-rooms";
-import { Standin } from "../support/standin";
 
-const where = process.env["PICTURES"] ?? "pictures";
 const ID = "4f0c6f0e-0000-4000-8000-000000000001";
-
-let browser: Browser;
-beforeAll(async () => {
-  mkdirSync(where, { recursive: true });
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser.close();
-  keepPictures(where);
-});
 
 const GOALS =
   "# Port the parser\n\n## Goals\n\n- The new lexer reads every file of `corpus/`.\n- No test changes what it expects.\n";
@@ -84,7 +70,7 @@ function fill(server: Standin): void {
 }
 
 /** What is done before a picture, from the address that it has. */
-const SCENES: Record<string, { path: string; do?: (page: Page, width: number) => Promise<void> }> = {
+const SCENES: Record<string, { path: string; do: (page: Page) => Promise<void> }> = {
   index: {
     path: "/rooms",
     do: async (page) => {
@@ -123,29 +109,12 @@ const SCENES: Record<string, { path: string; do?: (page: Page, width: number) =>
   closed: { path: `/rooms/${ID.replace(/1$/, "2")}`, do: (page) => page.getByText("This room is closed.").waitFor() },
 };
 
-for (const [width, height] of [
-  [360, 720],
-  [768, 900],
-  [1440, 900],
-] as const) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`${width} ${colorScheme}`, async () => {
-      const server = new Standin();
-      await server.start();
-      fill(server);
-      const options = { viewport: { width, height }, colorScheme, hasTouch: width < 768, path: "/rooms" };
-      const { page, faults, close } = await open(browser, server, options);
-      for (const [name, scene] of Object.entries(SCENES)) {
-        await page.goto("about:blank");
-        await page.goto(server.origin + scene.path);
-        await page.getByText("Connected", { exact: true }).waitFor();
-        await scene.do?.(page, width);
-        await page.waitForTimeout(400);
-        await page.screenshot({ path: join(where, `rooms-${name}-${width}-${colorScheme}.png`) });
-      }
-      expect(faults).toEqual([]);
-      await close();
-      await server.stop();
-    }, 240_000);
+takePictures("/rooms", fill, async ({ page, shoot }) => {
+  for (const [name, scene] of Object.entries(SCENES)) {
+    await page.goto("about:blank");
+    await page.goto(scene.path);
+    await connected(page);
+    await scene.do(page);
+    await shoot(`rooms-${name}`);
   }
-}
+});

@@ -1,15 +1,9 @@
 /** Takes pictures of the settings. */
 
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Browser } from "playwright-core";
-import { open, startBrowser } from "../support/browser";
-import { keepPictures } from "../support/kept-pictures";
+import { takePictures } from "../support/pictures";
 import { browserEntry, fillSettings, KEY, slackEntry, statusEntry } from "../support/settings-records";
-import { Standin } from "../support/standin";
+import type { Standin } from "../support/standin";
 
-const where = process.env["PICTURES"] ?? "pictures";
 const PLACES = {
   server: "",
   address: "/address",
@@ -19,70 +13,46 @@ const PLACES = {
   permits: "/permits",
 };
 
-let browser: Browser;
-beforeAll(async () => {
-  mkdirSync(where, { recursive: true });
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser.close();
-  keepPictures(where);
-});
-
-for (const [width, height] of [
-  [360, 720],
-  [768, 900],
-  [1440, 900],
-] as const) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`${width} ${colorScheme}`, async () => {
-      const server = new Standin();
-      await server.start();
-      const state = fillSettings(server);
-      const phone = { ...KEY, key_id: "0c44", public: "http://localhost:4321,aa,bb", name: "phone" };
-      state.url = "https://intercom.example.org";
-      state.slack = slackEntry("up");
-      state.keys = { required: true, keys: [KEY, phone], unsigned_settings: null };
-      state.proposed = [{ key_id: "91c2d07be8456f3a", name: "tablet" }];
-      state.status = statusEntry({ has_gateway: true });
-      state.people = {
-        public_url: "https://intercom.example.org",
-        members: [
-          { name: "kim@example.org", role: "admin" },
-          { name: "sam@example.org", role: "viewer" },
-        ],
-        signed_in: [browserEntry("0".repeat(32), "alex", "admin"), browserEntry("1".repeat(32), "Zoe", "operator")],
-        in_slack: ["U012AB3CD", "U045EF6GH"],
-      };
-      state.tokens = [
-        { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-24T12:00:00Z" },
-      ];
-      server.answers.set("push-list", () => ({
-        subscriptions: [
-          {
-            ...{ push_id: "p1", by: "alex", channel: "web", label: "Chrome on Android", service: "fcm.googleapis.com" },
-            created_at: new Date(Date.now() - 86_400_000).toISOString(),
-          },
-        ],
-      }));
-      state.policies.push({ workspace_root: "/home/alex/old", status: "refused", grants: "nothing", fault: "line 3" });
-      const options = { viewport: { width, height }, colorScheme, hasTouch: width < 768, path: "/settings" };
-      const { page, faults, close } = await open(browser, server, options);
-      for (const [name, place] of Object.entries(PLACES)) {
-        await page.goto(`${server.origin}/settings${place}`);
-        await page.getByRole("heading", { level: 1 }).waitFor();
-        await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
-        if (name === "clients") {
-          await page.getByRole("radio", { name: "HTTP" }).click();
-          await page.getByRole("button", { name: /^Cursor/ }).click();
-          await page.mouse.move(0, 0);
-        }
-        await page.waitForTimeout(400);
-        await page.screenshot({ path: join(where, `settings-${name}-${width}-${colorScheme}.png`) });
-      }
-      expect(faults).toEqual([]);
-      await close();
-      await server.stop();
-    }, 240_000);
-  }
+function fill(server: Standin): void {
+  const state = fillSettings(server);
+  const phone = { ...KEY, key_id: "0c44", public: "http://localhost:4321,aa,bb", name: "phone" };
+  state.url = "https://intercom.example.org";
+  state.slack = slackEntry("up");
+  state.keys = { required: true, keys: [KEY, phone], unsigned_settings: null };
+  state.proposed = [{ key_id: "91c2d07be8456f3a", name: "tablet" }];
+  state.status = statusEntry({ has_gateway: true });
+  state.people = {
+    public_url: "https://intercom.example.org",
+    members: [
+      { name: "kim@example.org", role: "admin" },
+      { name: "sam@example.org", role: "viewer" },
+    ],
+    signed_in: [browserEntry("0".repeat(32), "alex", "admin"), browserEntry("1".repeat(32), "Zoe", "operator")],
+    in_slack: ["U012AB3CD", "U045EF6GH"],
+  };
+  state.tokens = [
+    { name: "nightly", role: "operator", created_by: "alex", created_at: "", expires_at: "2027-02-24T12:00:00Z" },
+  ];
+  server.answers.set("push-list", () => ({
+    subscriptions: [
+      {
+        ...{ push_id: "p1", by: "alex", channel: "web", label: "Chrome on Android", service: "fcm.googleapis.com" },
+        created_at: new Date(Date.now() - 86_400_000).toISOString(),
+      },
+    ],
+  }));
+  state.policies.push({ workspace_root: "/home/alex/old", status: "refused", grants: "nothing", fault: "line 3" });
 }
+
+takePictures("/settings", fill, async ({ page, shoot }) => {
+  for (const [name, place] of Object.entries(PLACES)) {
+    await page.goto(`/settings${place}`);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    if (name === "clients") {
+      await page.getByRole("radio", { name: "HTTP" }).click();
+      await page.getByRole("button", { name: /^Cursor/ }).click();
+      await page.mouse.move(0, 0);
+    }
+    await shoot(`settings-${name}`);
+  }
+});

@@ -1,15 +1,7 @@
 /** Chromium of this machine, and how its pages are watched for errors and for breaches of their policy. */
 
 import { existsSync } from "node:fs";
-import {
-  chromium,
-  type Browser,
-  type BrowserContext,
-  type BrowserContextOptions,
-  type LaunchOptions,
-  type Page,
-} from "playwright-core";
-import type { Standin } from "./standin";
+import { chromium, type Browser, type BrowserContext, type LaunchOptions } from "playwright-core";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
 
@@ -47,31 +39,4 @@ export async function watch(context: BrowserContext, faults: string[], failedLoa
   await context.addInitScript(() => {
     window.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
   });
-}
-
-export interface Watched {
-  page: Page;
-  /** Errors of scripts, refused loads, and whatever the console calls an error. */
-  faults: string[];
-  close: () => Promise<void>;
-}
-
-/** Open the page, signed in, and wait for the list. */
-export async function open(
-  browser: Browser,
-  server: Standin,
-  { path = "/inbox", ...options }: BrowserContextOptions & { path?: string } = {},
-): Promise<Watched> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-  const page = await context.newPage();
-  const faults: string[] = [];
-  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
-  page.on("console", (message) => {
-    // A refused command is an answer, not a fault of the page.
-    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
-      faults.push(message.text());
-  });
-  await page.goto(server.link(path));
-  await page.getByText("Connected", { exact: true }).waitFor();
-  return { page, faults, close: () => context.close() };
 }

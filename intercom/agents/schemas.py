@@ -16,7 +16,6 @@ import json
 import math
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
@@ -27,19 +26,19 @@ from attrs import NOTHING, Attribute, AttrsInstance, fields, frozen, has
 
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
+from intercom.model.type_schemas import Schema, of_type
 from intercom.sessions.request_kinds import MESSAGE
-
-Schema = dict[str, Any]
 
 
 def of(kind: type[AttrsInstance], *, bounds: bool = True, lengths: bool = False) -> Schema:
     """Return the schema of an object of this attrs class; without `bounds`, any number and text fits. With `lengths`,
     it limits texts and lists as `read` does."""
     hints = get_type_hints(kind)
+    of_class = functools.partial(of, bounds=bounds, lengths=lengths)
     properties: dict[str, Schema] = {}
     required: list[str] = []
     for attribute in _public(kind):
-        described = attribute.metadata.get("schema") or _of_type(hints[attribute.name], bounds, lengths)
+        described = attribute.metadata.get("schema") or of_type(hints[attribute.name], of_class)
         if doc := attribute.metadata.get("doc"):
             described = {**described, "description": doc}
         for name, keyword in (("minimum", "minimum"), ("maximum", "maximum"), ("min_length", "minLength")):
@@ -184,44 +183,6 @@ ATTACHED: dict[str, Schema] = {
 def _public(kind: type[AttrsInstance]) -> tuple[Attribute[object], ...]:
     """Return the fields that are part of the JSON value."""
     return tuple(each for each in fields(kind) if not each.metadata.get("internal"))
-
-
-_SIMPLE: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
-
-
-def _of_type(hint: object, bounds: bool, lengths: bool) -> Schema:
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        parts = [part for part in get_args(hint) if part is not type(None)]
-        return _of_union(parts, type(None) in get_args(hint), bounds, lengths)
-    if origin in (tuple, list):
-        return {"type": "array", "items": _of_type(get_args(hint)[0], bounds, lengths)}
-    if origin in (dict, Mapping) or hint is dict:
-        return {"type": "object"}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return {"type": "string", "enum": [member.value for member in hint]}
-    if isinstance(hint, type) and has(hint):
-        return of(hint, bounds=bounds, lengths=lengths)
-    if hint is datetime:
-        return {"type": "string", "format": "date-time"}
-    return {"type": _SIMPLE[hint]}
-
-
-def _of_union(parts: list[object], nullable: bool, bounds: bool, lengths: bool) -> Schema:
-    schemas = [_of_type(part, bounds, lengths) for part in parts]
-    if len(schemas) == 1:
-        only = schemas[0]
-        if not nullable:
-            return only
-        widened = {**only, "type": [only["type"], "null"]}
-        if "enum" in only:
-            widened["enum"] = [*only["enum"], None]
-        return widened
-    kinds = [schema["type"] for schema in schemas] + (["null"] if nullable else [])
-    merged: Schema = {"type": kinds}
-    for schema in schemas:
-        merged.update({key: value for key, value in schema.items() if key != "type"})
-    return merged
 
 
 T = TypeVar("T", bound=AttrsInstance)

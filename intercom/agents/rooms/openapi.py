@@ -8,8 +8,8 @@ from attrs import fields
 
 from intercom._version import __version__
 from intercom.agents import schemas
-from intercom.agents.schemas import Schema
 from intercom.model.json_types import JsonObject
+from intercom.model.type_schemas import Schema
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import OVER_HTTP
 from intercom.rooms.tools.tool import RoomTool

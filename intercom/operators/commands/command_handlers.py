@@ -7,14 +7,14 @@ The gateway's are in `gateway_handlers`, the rooms' in `room_handlers`, and thos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from attrs import evolve, frozen
 
 from intercom.local.operator_keys import PublicKey
 from intercom.model import signing
-from intercom.model.card import ANSWERED, CHOICES, Card, CardKind
-from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
+from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
+from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, LeftOut, Restore
 from intercom.model.decision import PAST, Decision, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
 from intercom.model.json_types import JsonObject
@@ -36,7 +36,9 @@ from intercom.operators.commands.json_forms import (
     process_entry,
     queued_entry,
     restore_entry,
+    returns,
     session_entry,
+    shape,
     under,
 )
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER, LISTED, WATCH, decision_about
@@ -45,6 +47,7 @@ from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
+from intercom.sessions.trusted_keys import KeyStatus
 
 
 def handler_of(name: str) -> CommandHandler[..., Any]:
@@ -67,6 +70,7 @@ class DecidedCard:
     decision: Decision
 
 
+@returns(shape(request_id=str, session_id=str, status=str, state=CardState, decision_id=str | None))
 def _decided_entry(answered: DecidedCard) -> JsonObject:
     done = answered.decision
     return {
@@ -205,6 +209,7 @@ class Listed:
     waiting: Mapping[str, int]
 
 
+@returns(shape(sessions=[shape("Session", session_entry, process=(process_entry, None), waiting=int)]))
 def _listed_entry(listed: Listed) -> JsonObject:
     started = {id: process_entry(process) for id, process in listed.processes.items()}
     return {
@@ -239,6 +244,8 @@ async def resume(
 
 @frozen
 class ModeChanged:
+    """The mode of a session before and after a change."""
+
     previous_mode: SessionMode
     current_mode: SessionMode
 
@@ -267,6 +274,7 @@ async def start(
     )
 
 
+@returns(shape(status="ended", session_id=NotRequired[str], sessions=NotRequired[list[str]]))
 def _cleared_entry(ended: Session | tuple[Session, ...]) -> JsonObject:
     if isinstance(ended, tuple):
         return {"status": "ended", "sessions": [each.id for each in ended]}
@@ -287,11 +295,12 @@ async def clear(
     return await service.end(session, caller.name, caller.channel.value, why)
 
 
+_PIECE_OF_OUTPUT = form(Output, "session_id", "stream", "text", "start", "end", "is_going")
+
+
+@returns(shape(_PIECE_OF_OUTPUT, exit=str | None))
 def _output_entry(found: Output) -> JsonObject:
     return {**_PIECE_OF_OUTPUT(found), "exit": None if found.exit is None else str(found.exit)}
-
-
-_PIECE_OF_OUTPUT = form(Output, "session_id", "stream", "text", "start", "end", "is_going")
 
 
 @handles("logs", _output_entry)
@@ -324,6 +333,7 @@ async def unpause(service: OperatorService, caller: Caller, session: str | None 
     return await service.steering.unpause(session, caller.name, caller.channel.value, caller.act)
 
 
+@returns(shape(request_id=NotRequired[str], session_id=str, status="nudged", note=NotRequired[str | None]))
 def _nudged_entry(nudged: Card | Session) -> JsonObject:
     if isinstance(nudged, Session):
         return {"session_id": nudged.id, "status": "nudged"}
@@ -387,6 +397,7 @@ async def tasks(
     return await service.steering.tasks(session, everything=everything, limit=limit)
 
 
+@returns(shape(request_id=str, session_id=str | None, status="taken back", note=NotRequired[str | None]))
 def _taken_back_entry(card: Card) -> JsonObject:
     entry: JsonObject = {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
     return {**entry, "note": card.note} if card.kind in ANSWERED else entry
@@ -407,6 +418,7 @@ async def take_back(service: OperatorService, caller: Caller, id: str, decision_
 SHORTEST_ID = 4
 
 
+@returns(shape(checkpoint_entry, status="taken", left_out=[LeftOut]))
 def _taken_entry(taken: CheckpointTaken) -> JsonObject:
     left_out = [plain(each) for each in taken.left_out]
     return {"status": "taken", **checkpoint_entry(taken.checkpoint), "left_out": left_out}
@@ -424,6 +436,7 @@ async def checkpoint(
     return await service.checkpoints.take(session, label, caller.name, caller.channel.value, caller.act)
 
 
+@returns(shape(checkpoints=[checkpoint_entry]))
 def _checkpoint_entries(found: Sequence[CheckpointLine]) -> JsonObject:
     return {"checkpoints": [checkpoint_entry(each) for each in found]}
 
@@ -491,7 +504,12 @@ async def policy_reject(
 # --- operator keys: a command that changes them brings a signature of its own -----------------------------------------
 
 
-@handles("keys", plain)
+@returns(shape(required=bool, keys=[KeyStatus], unsigned_settings=str | None))
+def _keys_entry(found: Mapping[str, object]) -> JsonObject:
+    return {name: plain(part) for name, part in found.items()}
+
+
+@handles("keys", _keys_entry)
 async def keys(service: OperatorService, caller: Caller) -> Mapping[str, object]:
     keyring = service.signatures.keyring
     # Settings that were just signed are noticed here.
@@ -509,6 +527,7 @@ class KeyAdded:
     is_new: bool
 
 
+@returns(shape(key_id=str, status=Literal["enrolled", "enrolled before"]))
 def _added_entry(added: KeyAdded) -> JsonObject:
     return {"key_id": added.key.id, "status": "enrolled" if added.is_new else "enrolled before"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from intercom.model.errors import InvalidState
 from intercom.model.gateway_view import (
@@ -14,6 +15,7 @@ from intercom.model.gateway_view import (
     DownstreamList,
     DownstreamView,
     EvidenceFound,
+    EvidenceLine,
     GatewayOperations,
     HealthReport,
     LintFinding,
@@ -21,11 +23,7 @@ from intercom.model.gateway_view import (
 )
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.command_handler import Caller, handles
-from intercom.operators.commands.json_forms import (
-    form,
-    plain,
-    under,
-)
+from intercom.operators.commands.json_forms import form, plain, returns, shape, under
 from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 
@@ -87,6 +85,7 @@ async def gateway_tail(
     return await _gateway(service).tail(id, start=start, limit=limit)
 
 
+@returns(shape(lines=[EvidenceLine], exports=[dict[str, Any]]))
 def _evidence_form(found: EvidenceFound) -> JsonObject:
     """Return the form of kept results. Exports are JSON already, and may be nested deeper than `plain` goes."""
     return {"lines": plain(found.lines), "exports": list(found.exports)}

@@ -13,17 +13,19 @@ from intercom.model.json_types import JsonObject
 from intercom.model.policy import RulePreview, RuleWritten
 from intercom.model.request import RiskLevel
 from intercom.operators.commands.command_handler import Caller, handles
-from intercom.operators.commands.json_forms import form, plain
+from intercom.operators.commands.json_forms import form, plain, returns, shape
 from intercom.sessions.operator_service import OperatorService
 
 _entry = form(GrantEntry, *(each.name for each in fields(GrantEntry)))
 
 
+@returns(shape("Grant", _entry))
 def grant_entry(line: GrantLine) -> JsonObject:
     """Return the entry of a grant in `grants`."""
     return _entry(GrantEntry.of(line))
 
 
+@returns(shape(grant_entry, status="granted"))
 def _made_entry(line: GrantLine) -> JsonObject:
     return {**grant_entry(line), "status": "granted"}
 
@@ -70,6 +72,7 @@ async def grant_preview(
     return await service.grants.preview(id, pattern=pattern, risk=risk, duration=duration, uses=uses)
 
 
+@returns(shape(grants=[grant_entry]))
 def _grant_entries(lines: Sequence[GrantLine]) -> JsonObject:
     return {"grants": [grant_entry(each) for each in lines]}
 
@@ -81,6 +84,7 @@ async def grants(
     return await service.grants.listed(session, everything=everything)
 
 
+@returns(shape(grant_entry, status="revoked"))
 def _revoked_entry(line: GrantLine) -> JsonObject:
     return {**grant_entry(line), "status": "revoked"}
 

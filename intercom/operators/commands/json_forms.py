@@ -1,4 +1,8 @@
-"""The JSON form of what commands return: what ctl prints with `--json`, and what a watch sends. Names never change."""
+"""The JSON form of what commands return: what ctl prints with `--json`, and what a watch sends. Names never change.
+
+Above a function that makes an object by hand stands what the object holds; `answer_schemas` makes schemas of it. ctl
+loads this at each start, so there are no attrs classes here: each takes half a millisecond to make.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar
 
 import attrs
 import cattrs
@@ -17,12 +21,13 @@ from cattrs.gen import make_dict_structure_fn, override
 from intercom.model.amendment import Amendment, Comment
 from intercom.model.card import CHOICES, Card, CardState, Notice
 from intercom.model.card_hunks import HunkOfCard, numbers_in
-from intercom.model.checkpoint import CheckpointLine, DivergenceSummary, Restore
+from intercom.model.checkpoint import CheckpointLine, Divergence, DivergenceSummary, Restore
 from intercom.model.clock import from_text, to_text
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess
-from intercom.model.room import DocumentVersion, Message, Room, Team
+from intercom.model.room import DocumentVersion, Message, Presence, Room, Team
 from intercom.model.room_view import DocumentView, Match, RoomTail, RoomView, TeamView
 from intercom.model.session import Instruction, Session
 from intercom.model.web import SignedIn
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from intercom.store.audit_chain import Verification
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: How many characters of diffs one listing carries; further diffs are omitted and marked as such.
 LISTED_DIFFS = 4 * 1024 * 1024
@@ -43,14 +49,87 @@ WATCHED_DIFF = 128 * 1024
 _MAX_DEPTH = 32
 
 
-def form(kind: type[T], *names: str, **more: str) -> Callable[[T], JsonObject]:
+class Form(Generic[T]):
+    """The JSON form of the values of a class: some attributes, by their names in JSON, and constants."""
+
+    def __init__(self, kind: type[T], attributes: Mapping[str, str], constants: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.attributes = attributes
+        self.constants = constants
+
+    def __call__(self, value: T) -> JsonObject:
+        return {**{name: plain(getattr(value, each)) for name, each in self.attributes.items()}, **self.constants}
+
+
+def form(kind: type[T], *names: str, **more: str) -> Form[T]:
     """Return the JSON form of values of a class: these attributes of it, and `more`. `name=attribute` gives an
     attribute another name. Raises TypeError for an attribute that the class does not have."""
     attributes = {name.partition("=")[0]: name.rpartition("=")[2] for name in names}
     if missing := [each for each in attributes.values() if not hasattr(kind, each)]:
         raise TypeError(f"{kind.__name__} has no {', '.join(missing)}")
-    return lambda value: {**{name: plain(getattr(value, each)) for name, each in attributes.items()}, **more}
+    return Form(kind, attributes, more)
 
+
+class Under:
+    """The form of an answer that is one value under a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, value: Any) -> JsonObject:
+        return {self.name: plain(value)}
+
+
+def under(name: str) -> Under:
+    """Return the form of an answer that is one value under this name."""
+    return Under(name)
+
+
+# --- what functions return, for the schemas of `answer_schemas` -------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """What an object looks like that a function makes by hand. It has the properties of the `merged` forms, and its
+    own. Its schema has a name if others refer to it.
+
+    What a property holds is said by a type; by a form, a function or a shape; by a list of one of these, for a list; by
+    a tuple, for one of several; by None; by a text, which it is always; or by a JSON Schema. `NotRequired` says that it
+    may be absent.
+    """
+
+    name: str
+    merged: tuple[Callable[[Any], JsonObject], ...]
+    properties: Mapping[str, Any]
+
+
+def shape(*merged: str | Callable[[Any], JsonObject], **properties: Any) -> Shape:
+    """Return the shape of an object with the properties of the `merged` forms and with these. A text among the forms is
+    the name of its schema."""
+    name = "".join(each for each in merged if isinstance(each, str))
+    return Shape(name, tuple(each for each in merged if not isinstance(each, str)), properties)
+
+
+_RETURNED: dict[Callable[..., Any], Any] = {}
+
+
+def returns(part: Any) -> Callable[[F], F]:
+    """Say of a function which JSON value it returns: a shape, or what may stand in one."""
+
+    def tie(function: F) -> F:
+        _RETURNED[function] = part
+        return function
+
+    return tie
+
+
+def returned_by(function: Callable[..., Any]) -> Any:
+    """Return what was said of a function. Raises TypeError if nothing was."""
+    if function not in _RETURNED:
+        raise TypeError(f"nothing says what {function.__name__} returns: add returns(shape(...)) above it")
+    return _RETURNED[function]
+
+
+# --- the forms --------------------------------------------------------------------------------------------------------
 
 session_entry = form(
     Session,
@@ -75,6 +154,8 @@ room_message_entry = form(
 )
 _team = form(Team, "team_id", "team_name", "role", "joined_at", "last_seen_at", "cursor", "left_at")
 _version = form(DocumentVersion, "room_id=session_id", "version", "author", "written_by_team_id", "written_at")
+_WHERE = Literal["feed", "document", "title"]
+_MATCH = shape("RoomMatch", room_id=str, title=str, where=_WHERE, cursor=int | None, excerpt=str)
 _process = form(AgentProcess, "state", "label", "started_by", "run")
 _card = form(
     Card,
@@ -97,6 +178,7 @@ _restore = form(
 )
 
 
+@returns(shape("AgentProcess", _process, pid=int | None, exit=str | None))
 def process_entry(process: AgentProcess) -> JsonObject:
     """Return the state of an agent process, for `list`."""
     pid = None if process.process is None else process.process.pid
@@ -150,6 +232,7 @@ def watch_entry(shown: Card | Notice) -> tuple[str, JsonObject]:
     return "card", card_entry(shown if len(shown.diff or "") <= WATCHED_DIFF else shown.without_diff())
 
 
+@returns(shape("Card", _card, file_path=str | None, choices=[Decision]))
 def card_entry(card: Card) -> JsonObject:
     """Return the entry of a card in `pending`, `show` and `watch`."""
     return {
@@ -159,6 +242,7 @@ def card_entry(card: Card) -> JsonObject:
     }
 
 
+@returns([card_entry])
 def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[JsonObject]:
     """Return entries in the given order; diffs are included while they fit `budget` characters together."""
     entries = []
@@ -170,6 +254,7 @@ def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[Json
     return entries
 
 
+@returns(shape(card=card_entry, hunks=[_hunk], text=str | None, contents=dict[str, str]))
 def amended_entry(found: AmendedCard) -> JsonObject:
     """Return the answer of `amend`: the card as it would be approved, the hunks of the proposal, and what the agent
     would be told."""
@@ -216,16 +301,19 @@ def _json(text: str, name: str) -> Json:
     return found
 
 
+@returns(shape(_queued, session_id=str | None))
 def queued_entry(card: Card) -> JsonObject:
     """Return the form of a message or a task that was queued."""
     return {**_queued(card), "session_id": card.session_id or None}
 
 
+@returns(shape(words=[_instruction]))
 def instruction_entries(found: Sequence[Instruction]) -> JsonObject:
     """Return the answer of `steering` and `tasks`."""
     return {"words": [_instruction(each) for each in found]}
 
 
+@returns(shape("Restore", _restore, modified=int, deleted=int, added=int, diverged=[Divergence], remarks=[str]))
 def restore_entry(restore: Restore) -> JsonObject:
     """Return the form of a restore. `successor_id` is the session that follows, set from `handed_over` on."""
     found = restore.divergence
@@ -239,39 +327,46 @@ def restore_entry(restore: Restore) -> JsonObject:
     }
 
 
+@returns(shape(rooms=[room_entry]))
 def room_entries(found: Sequence[Room]) -> JsonObject:
     """Return the answer of `rooms-list`."""
     return {"rooms": [room_entry(each) for each in found]}
 
 
+@returns(shape(teams=[shape("Team", _team, status=Presence, unread=int)]))
+def teams_entry(teams: Sequence[TeamView]) -> JsonObject:
+    """Return the form of a roster. A team's `status` is how recently it has polled."""
+    return {"teams": [{**_team(each.team), "status": each.presence.value, "unread": each.unread} for each in teams]}
+
+
+@returns(shape(room_entry, teams_entry, document=str, pinned=[room_message_entry]))
 def room_view_entry(view: RoomView) -> JsonObject:
     """Return the form of a room with its teams, its document and its pinned messages."""
     pinned = [room_message_entry(each) for each in view.pinned]
     return {**room_entry(view.room), **teams_entry(view.teams), "document": view.document, "pinned": pinned}
 
 
-def teams_entry(teams: Sequence[TeamView]) -> JsonObject:
-    """Return the form of a roster. A team's `status` is how recently it has polled."""
-    return {"teams": [{**_team(each.team), "status": each.presence.value, "unread": each.unread} for each in teams]}
-
-
+@returns(shape(_version, content=str, diff=NotRequired[str]))
 def document_entry(view: DocumentView) -> JsonObject:
     """Return the answer of `rooms-doc`. There is a `diff` only if it was asked for."""
     told: JsonObject = {**_version(view.version), "content": view.version.content or ""}
     return told if view.diff is None else {**told, "diff": view.diff}
 
 
+@returns(shape(versions=[_version]))
 def version_entries(found: Sequence[DocumentVersion]) -> JsonObject:
     """Return the answer of `rooms-versions`."""
     return {"versions": [_version(each) for each in found]}
 
 
+@returns(shape(room_id=str, title=str, is_closed=bool, messages=[room_message_entry]))
 def room_tail_entry(tail: RoomTail) -> JsonObject:
     """Return the answer of `rooms-tail`."""
     messages = [room_message_entry(each) for each in tail.messages]
     return {"room_id": tail.room.id, "title": tail.room.title, "is_closed": tail.is_closed, "messages": messages}
 
 
+@returns(shape(matches=[_MATCH]))
 def match_entries(found: Sequence[Match]) -> JsonObject:
     """Return the answer of `rooms-search`."""
     return {
@@ -288,6 +383,19 @@ def match_entries(found: Sequence[Match]) -> JsonObject:
     }
 
 
+@returns(
+    shape(
+        ok=bool,
+        entries=int,
+        before_the_chain=int,
+        decisions=int,
+        anchors=int,
+        anchors_begun_again=[shape(entry=int, at=str)],
+        head=(shape(sequence=int, hash=str, at=str), None),
+        faults=[shape(entry=int | None, text=str)],
+        more_faults=int,
+    )
+)
 def verification_entry(found: Verification) -> JsonObject:
     """Return the result of a verification of the audit log: of `audit-verify`, and of ctl's `audit verify`."""
     newest = found.head
@@ -302,11 +410,6 @@ def verification_entry(found: Verification) -> JsonObject:
         "faults": [{"entry": fault.entry, "text": fault.text} for fault in found.faults],
         "more_faults": found.more,
     }
-
-
-def under(name: str) -> Callable[[Any], JsonObject]:
-    """Return the form of an answer that is one value under this name."""
-    return lambda value: {name: plain(value)}
 
 
 def plain(value: Any, depth: int = 0) -> Json:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import trio
 from attrs import evolve
 
 from actors import Info
 from intercom._version import __version__
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import InvalidArguments, InvalidState
@@ -18,6 +19,7 @@ from intercom.model.server_view import ClientEntries, ServerOperations, ServerSt
 from intercom.model.web import (
     ApiToken,
     NewToken,
+    PageMember,
     PagePeople,
     ProposedPasskey,
     PushSubscription,
@@ -28,7 +30,15 @@ from intercom.model.web import (
 )
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
-from intercom.operators.commands.json_forms import card_entry, form, plain, under, verification_entry
+from intercom.operators.commands.json_forms import (
+    card_entry,
+    form,
+    plain,
+    returns,
+    shape,
+    under,
+    verification_entry,
+)
 from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.audit_chain import Verification
@@ -36,6 +46,7 @@ from intercom.store.audit_chain import Verification
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
+@returns(shape(tree=Info, tasks=int))
 def _tree_entry(tree: Info) -> JsonObject:
     return {"tree": plain(tree), "tasks": trio.lowlevel.current_statistics().tasks_living}
 
@@ -79,11 +90,12 @@ async def log(
     session: str | None = None,
     text: str | None = None,
     before: int | None = None,
-) -> Sequence[AuditEntry]:
+) -> Sequence[LogEntry]:
     """Return the newest entries of the audit log, oldest first; with `before`, the newest ones before that entry."""
     return await service.audit(limit, session, text=text, before=before)
 
 
+@returns(shape(requests=[card_entry]))
 def _past_entries(found: Sequence[Card]) -> JsonObject:
     # A page of a list needs no diffs; `show` has them.
     return {"requests": [card_entry(each.without_diff()) for each in found]}
@@ -111,6 +123,7 @@ async def audit_verify(service: OperatorService, caller: Caller) -> Verification
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
+@returns(shape(url=str, expires_at=datetime, file=str | None))
 def _link_entry(link: SignInLink) -> JsonObject:
     return {"url": link.url, "expires_at": plain(link.expires_at), "file": link.file}
 
@@ -144,6 +157,7 @@ _TOKEN = ("name", "role", "created_at", "created_by", "expires_at")
 _token_entry = form(ApiToken, *_TOKEN)
 
 
+@returns(shape(_token_entry, token=str, url=str))
 def _new_token_entry(made: NewToken) -> JsonObject:
     return {**_token_entry(made.token), "token": made.text, "url": made.url}
 
@@ -155,6 +169,7 @@ async def token_add(
     return await _page(service).add_token(name, WebRole(role), days, caller.name)
 
 
+@returns(shape(tokens=[_token_entry]))
 def _token_entries(found: Sequence[ApiToken]) -> JsonObject:
     return {"tokens": [_token_entry(each) for each in found]}
 
@@ -177,6 +192,7 @@ async def passkeys(service: OperatorService, caller: Caller) -> Sequence[Propose
 _signed_in_entry = form(SignedIn, "browser_id=id", "name", "role", "began_at", "used_at")
 
 
+@returns(shape(public_url=str | None, members=[PageMember], signed_in=[_signed_in_entry]))
 def _people_entry(found: PagePeople) -> JsonObject:
     members: list[Json] = [plain(each) for each in found.members]
     browsers: list[Json] = [_signed_in_entry(each) for each in found.signed_in]
@@ -193,6 +209,7 @@ async def people_list(service: OperatorService, caller: Caller) -> PagePeople:
     return evolve(await _page(service).people(), in_slack=service.chat_people)
 
 
+@returns(shape(_signed_in_entry, status="signed out"))
 def _signed_out_entry(ended: SignedIn) -> JsonObject:
     return {**_signed_in_entry(ended), "status": "signed out"}
 
@@ -220,6 +237,7 @@ async def push_subscribe(
     return await _page(service).push.subscribe(url, public, auth, label, caller.name, caller.channel.value)
 
 
+@returns(shape(subscriptions=[_subscription_entry]))
 def _subscription_entries(found: Sequence[PushSubscription]) -> JsonObject:
     return {"subscriptions": [_subscription_entry(each) for each in found]}
 
@@ -235,6 +253,11 @@ async def push_remove(service: OperatorService, caller: Caller, id: str) -> Push
     return await _page(service).push.unsubscribe(id, caller.name, caller.channel.value)
 
 
-@handles("version", plain)
+@returns(shape(version=str))
+def _version_entry(found: Mapping[str, str]) -> JsonObject:
+    return dict(found)
+
+
+@handles("version", _version_entry)
 async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
     return {"version": __version__}

@@ -6,6 +6,7 @@ check of the request and of who may send it, and `command` of embedding.
 
 These are written by hand:
 
+- what the answer holds, above a function that makes it by hand. The API's document is made from that.
 - a drawing of the answer in `cli.ctl_draw`, which `draws` names. Without one ctl prints one line.
 - what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`,
   `rooms` and `gateway` commands by name.

@@ -203,3 +203,5 @@ async def test_whose_link_or_token_it_was_stands_in_slack_in_the_terminal_and_on
         assert (shown["data"]["decided"]["by"], shown["data"]["decided"]["channel"]) == (name, "web")
         logged = (await terminal.ask("log"))["data"]["entries"]
         assert [each["who"] for each in logged if each["kind"] == "decided"] == [name]
+        # Checked as it comes, like all that a terminal is answered.
+        assert (await terminal.ask("slack"))["data"]["slack"]["connection"]["state"] == "up"

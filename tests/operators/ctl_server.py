@@ -18,7 +18,9 @@ from intercom.local.places import DEFAULT_IPC_NAME, Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import CardRouter
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.listener import CtlListener
+from tests.operators.answers import check_command
 from tests.operators.stand_in_service import StandInService
 
 
@@ -54,7 +56,10 @@ class Peer:
         self._buffer = b""
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        return await self.send(json.dumps({"command": command, "auth_token": self.token, **fields}).encode())
+        reply = await self.send(json.dumps({"command": command, "auth_token": self.token, **fields}).encode())
+        if reply.get("ok") and command in COMMANDS:
+            check_command(command, reply["data"])
+        return reply
 
     async def send(self, line: bytes) -> dict[str, Any]:
         await self.stream.send_all(line + b"\n")

@@ -13,7 +13,7 @@ from attrs import evolve
 from actors import Info
 from intercom.local.operator_keys import PublicKey
 from intercom.local.processes import KnownAgents, known_agents, lineage
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import (
@@ -363,10 +363,10 @@ class StandInService:
 
     async def audit(
         self, limit: int, session: str | None = None, *, text: str | None = None, before: int | None = None
-    ) -> tuple[AuditEntry, ...]:
+    ) -> tuple[LogEntry, ...]:
         if session is not None:
             self._session(session)
-        return (AuditEntry(1, START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
+        return (LogEntry(1, START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
 
     async def chat_status(self) -> ChatStatus | None:
         return self.chat

@@ -1,12 +1,14 @@
 """The page's API: which commands there are, how a request for one is read, and its OpenAPI document.
 
-All of it is made from the table of operator commands.
+All of it is made from the table of operator commands. What the answers look like is said by the forms that make them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from attrs import frozen
 
@@ -14,11 +16,22 @@ from intercom._version import __version__
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.web_role import WebRole
+from intercom.operators.commands.answer_schemas import PLACE, AnswerSchemas
 from intercom.operators.commands.command import Access, OperatorCommand
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.json_forms import plain
+from intercom.operators.commands.json_forms import (
+    card_entry,
+    notice_entry,
+    plain,
+    returns,
+    room_entry,
+    room_message_entry,
+    shape,
+    teams_entry,
+)
 from intercom.operators.commands.request import CommandRequest, read_fields
 from intercom.operators.commands.table import COMMANDS, FIELDS, Kind
+from intercom.operators.web.passkeys import passkeys_entry, proposal_entry
 from intercom.operators.web.sign_in import may_use
 
 BASE = "/api/operator"
@@ -76,11 +89,6 @@ def read_command(name: str, data: bytes) -> CommandRequest:
 # --- which commands there are ----------------------------------------------------------------------------------------
 
 
-def command_entries(role: WebRole) -> JsonObject:
-    """Return the commands that a person of this role may send."""
-    return {"commands": [_command(row) for row in COMMANDS.values() if may_use(role, row)]}
-
-
 @frozen
 class CommandField:
     """One field of a command, as it is sent."""
@@ -104,6 +112,17 @@ def fields_of(row: OperatorCommand) -> list[CommandField]:
     return list(found.values())
 
 
+_FIELD = shape(
+    "CommandField",
+    field=str,
+    kind={"type": "string", "enum": [each.name.lower() for each in Kind]},
+    help=str,
+    choices=[str],
+    required=bool,
+)
+
+
+@returns(shape("Command", name=str, access=Access, help=str, arguments=[_FIELD]))
 def _command(row: OperatorCommand) -> JsonObject:
     arguments: list[Json] = [
         {
@@ -116,6 +135,12 @@ def _command(row: OperatorCommand) -> JsonObject:
         for each in fields_of(row)
     ]
     return {"name": row.name, "access": row.access.value, "help": row.help, "arguments": arguments}
+
+
+@returns(shape(commands=[_command]))
+def command_entries(role: WebRole) -> JsonObject:
+    """Return the commands that a person of this role may send."""
+    return {"commands": [_command(row) for row in COMMANDS.values() if may_use(role, row)]}
 
 
 # --- OpenAPI ---------------------------------------------------------------------------------------------------------
@@ -146,6 +171,7 @@ FAILURES = {
 
 def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
     """Return the OpenAPI 3.1 document of what a person of this role may send."""
+    schemas = AnswerSchemas()
     paths: JsonObject = {
         f"{BASE}/sign-in": {
             "post": _operation(
@@ -158,17 +184,17 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         },
         f"{BASE}/sign-out": {"post": _operation("sign-out", "End this session.", None, for_pages=True)},
         f"{BASE}/me": {"get": _operation("me", "Who is signed in.", _ref("Me"))},
-        f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", {"type": "object"})},
+        f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", schemas.of(command_entries))},
         f"{BASE}/passkeys": {
             "get": _operation(
                 "list-passkeys",
                 "The passkeys that sign here, and those that nobody has enrolled yet.",
-                {"type": "object"},
+                schemas.of(passkeys_entry),
             ),
             "post": _operation(
                 "propose-passkey",
                 "Propose a passkey that was made on the page. A person enrols it in a terminal.",
-                {"type": "object"},
+                schemas.of(proposal_entry),
                 body={
                     "type": "object",
                     "properties": {name: {"type": "string"} for name in ("name", "credential_id", "public_key")},
@@ -181,7 +207,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
             "get": _operation(
                 "events",
                 "A stream of `reset`, `card`, `notice`, `ready` and `elsewhere`. It resumes after `Last-Event-ID`.",
-                {"type": "string"},
+                _stream(schemas, _EVENTS),
                 media="text/event-stream",
             )
         },
@@ -191,7 +217,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
                 "A stream of `reset`, `message`, `room`, `ready` and `elsewhere` of one room, by its id or a unique"
                 " start of it. The id of an event is the number of the newest message; it resumes after"
                 " `Last-Event-ID`.",
-                {"type": "string"},
+                _stream(schemas, _ROOM_EVENTS),
                 media="text/event-stream",
                 path_id="a room's id",
             )
@@ -200,7 +226,8 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
     }
     for row in COMMANDS.values():
         if may_use(role, row):
-            answer: JsonObject = {"type": "object", "properties": {"data": {}}, "required": ["data"]}
+            data = schemas.of_command(row.name)
+            answer: JsonObject = {"type": "object", "properties": {"data": data}, "required": ["data"]}
             paths[COMMANDS_PATH + row.name] = {
                 "post": _operation(
                     row.name,
@@ -219,7 +246,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Error": _ERROR, "Me": _ME},
+            "schemas": {"Error": _ERROR, "Me": _ME, **schemas.named},
             "securitySchemes": {
                 "session": {"type": "apiKey", "in": "cookie", "name": "intercom_session_PORT"},
                 "csrf": {"type": "apiKey", "in": "header", "name": "X-Intercom-CSRF"},
@@ -237,7 +264,40 @@ _BY_SESSION: JsonObject = {"session": [], "csrf": []}
 
 
 def _ref(name: str) -> JsonObject:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {"$ref": PLACE + name}
+
+
+#: What the events of each name hold.
+_EVENTS = {"reset": shape(), "card": card_entry, "notice": notice_entry, "ready": shape(), "elsewhere": shape()}
+_ROOM_EVENTS = {
+    "reset": shape(messages=int),
+    "message": room_message_entry,
+    "room": shape(room_entry, teams_entry),
+    "ready": shape(),
+    "elsewhere": shape(),
+}
+
+
+def _stream(schemas: AnswerSchemas, events: Mapping[str, Any]) -> JsonObject:
+    """Return the schema of a stream, which is that of each event."""
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {
+                    "event": {"type": "string", "const": name},
+                    "id": {"type": "string"},
+                    "data": {
+                        "type": "string",
+                        "contentMediaType": "application/json",
+                        "contentSchema": schemas.of(part),
+                    },
+                },
+                "required": ["event", "data"],
+            }
+            for name, part in events.items()
+        ]
+    }
 
 
 def _operation(
@@ -326,12 +386,14 @@ _ME: JsonObject = {
                 "started_at": {"type": "string", "format": "date-time"},
                 "rooms": {"type": "boolean", "description": "Whether there are rooms on this server."},
             },
+            "required": ["version", "started_at", "rooms"],
         },
         "signing": {
             "type": "object",
             "properties": {
                 "required": {"type": "boolean", "description": "Whether decisions have to be signed with a key."}
             },
+            "required": ["required"],
         },
     },
     "required": ["name", "role", "server", "signing"],

@@ -20,6 +20,7 @@ from intercom.model.clock import to_text
 from intercom.model.errors import ConfigError, InvalidArguments, InvalidState
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.web import ProposedPasskey
+from intercom.operators.commands.json_forms import returns, shape
 
 #: How long a proposal waits for its enrolment, and how many wait at once: of the person with most, the oldest ends.
 PROPOSAL_LIFE = timedelta(minutes=10)
@@ -105,6 +106,19 @@ def require_key(has_keys: bool) -> None:
         )
 
 
+@returns(shape("PasskeyProposal", key_id=str, name=str, expires_at=datetime))
+def proposal_entry(proposed: ProposedPasskey) -> JsonObject:
+    return {"key_id": proposed.key_id, "name": proposed.name, "expires_at": to_text(proposed.expires_at)}
+
+
+@returns(
+    shape(
+        origin=str,
+        rp_id=str,
+        passkeys=[shape("Passkey", key_id=str, name=str, credential_id=str)],
+        proposals=[proposal_entry],
+    )
+)
 def passkeys_entry(origin: str, counting: Iterable[PublicKey], waiting: Iterable[ProposedPasskey]) -> JsonObject:
     """Return what the page has to know to have a passkey sign, or to make one."""
     found = [(key, passkey) for key in counting if (passkey := passkeys.read(key.public)) is not None]
@@ -119,7 +133,3 @@ def passkeys_entry(origin: str, counting: Iterable[PublicKey], waiting: Iterable
         "passkeys": here,
         "proposals": [proposal_entry(each) for each in waiting if each.origin == origin],
     }
-
-
-def proposal_entry(proposed: ProposedPasskey) -> JsonObject:
-    return {"key_id": proposed.key_id, "name": proposed.name, "expires_at": to_text(proposed.expires_at)}

@@ -1,4 +1,7 @@
-"""The page's listener over a stand-in service, and a browser that speaks to it by hand."""
+"""The page's listener over a stand-in service, and a browser that speaks to it by hand.
+
+Whatever is answered with success is checked against the document of the API.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from intercom.operators.web.sign_in import SignIns
 from intercom.operators.web.tokens import ApiTokens
 from intercom.store.client import Reader, Store
 from intercom.store.writer import Writer
+from tests.operators.answers import check_answer, check_event
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import StandInAgents, StandInService
 from tests.support.database import new_database
@@ -100,7 +104,7 @@ class Browser:
         return {name: value for name, value in told.items() if value is not None}
 
     async def get(self, path: str, **more: str | None) -> Response:
-        return await self.raw(request("GET", path, self.headers(**more)))
+        return _checked("get", path, await self.raw(request("GET", path, self.headers(**more))))
 
     async def post(self, path: str, data: Any, **more: str | None) -> Response:
         """Post JSON, or bytes as they are, below the API."""
@@ -110,7 +114,8 @@ class Browser:
             "Content-Type": "application/json",
             "X-Intercom-CSRF": self.csrf or None,
         }
-        return await self.raw(request("POST", API + path, self.headers(**told | more), body))
+        answer = await self.raw(request("POST", API + path, self.headers(**told | more), body))
+        return _checked("post", API + path, answer)
 
     async def command(self, name: str, **fields: Any) -> Response:
         return await self.post(f"/commands/{name}", fields)
@@ -138,7 +143,14 @@ class Browser:
             if reads_little:
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             await stream.send_all(request("GET", f"{API}{path}", self.headers(Last_Event_ID=last)))
-            yield Stream(stream)
+            yield Stream(stream, path)
+
+
+def _checked(method: str, path: str, answer: Response) -> Response:
+    """Check an answer against the document of the API, if it has this path."""
+    if answer.status == 200:
+        check_answer(method, path, answer)
+    return answer
 
 
 #: The secret of the proxy, and its address.
@@ -174,6 +186,7 @@ class Stream:
     """Server-sent events as they come. The framing of HTTP stands on lines of its own, and is no field of an event."""
 
     stream: trio.SocketStream
+    path: str = "/events"
     _rest: bytes = b""
 
     async def next(self) -> tuple[str, dict[str, Any], str | None]:
@@ -190,7 +203,9 @@ class Stream:
             lines = event.decode().replace("\r", "").split("\n")
             fields = dict(line.split(": ", 1) for line in lines if line[:1].isalpha() and ": " in line)
             if "event" in fields:
-                return fields["event"], json.loads(fields["data"]), fields.get("id")
+                data = json.loads(fields["data"])
+                check_event(self.path, fields["event"], data)
+                return fields["event"], data, fields.get("id")
 
     async def until_end(self) -> None:
         """Read until the server has hung up."""

@@ -28,6 +28,9 @@ def test_the_document_has_every_command_with_its_fields_and_no_other() -> None:
         sent = {each.wire for each in COMMANDS[name].arguments if each.wire in FIELDS}
         assert schema["properties"].keys() - {"verdict_id", "signature"} == sent
         assert ("verdict_id" in schema["properties"]) is COMMANDS[name].acts
+        answer = paths[api.COMMANDS_PATH + name]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert answer["required"] == ["data"]
+        assert answer["properties"]["data"].keys() & {"$ref", "type"}, name
     viewers: dict[str, Any] = api.openapi(WebRole.VIEWER)["paths"]  # type: ignore[assignment]
     assert api.COMMANDS_PATH + "approve" not in viewers
     assert api.COMMANDS_PATH + "pending" in viewers

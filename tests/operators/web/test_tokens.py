@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -26,6 +28,7 @@ from intercom.operators.web.sign_in import may_use
 from intercom.operators.web.tokens import TOKEN_DAYS, bearer_token
 from intercom.store.client import Store, StoreUnavailable
 from intercom.store.writer_messages import Database
+from tests.docs.generated import DOCS
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import API, Browser, PageServer, Stream, page_server
 from tests.operators.web.test_site import error
@@ -141,6 +144,16 @@ def test_the_document_names_both_ways() -> None:
 
 
 # --- over sockets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real_time
+async def test_the_program_of_the_documentation_lists_what_waits(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "how-to/use-the-api.md").read_text(), re.DOTALL)
+    async with page_server(tmp_path, StandInService(card("a-1")), has_store=True) as server:
+        made, _ = await add(server, WebRole.VIEWER)
+        command = [sys.executable, "-c", code.replace("4321", str(server.port))]
+        done = await trio.run_process(command, env={"TOKEN": made.text}, capture_stdout=True)
+    assert done.stdout == b"a-1 approval approval a-1\n"
 
 
 @pytest.mark.real_time

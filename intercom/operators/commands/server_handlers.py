@@ -192,7 +192,9 @@ async def passkeys(service: OperatorService, caller: Caller) -> Sequence[Propose
 _signed_in_entry = form(SignedIn, "browser_id=id", "name", "role", "began_at", "used_at")
 
 
-@returns(shape(public_url=str | None, members=[PageMember], signed_in=[_signed_in_entry]))
+@returns(
+    shape(public_url=str | None, members=[PageMember], signed_in=[_signed_in_entry], in_slack=tuple[str, ...] | None)
+)
 def _people_entry(found: PagePeople) -> JsonObject:
     members: list[Json] = [plain(each) for each in found.members]
     browsers: list[Json] = [_signed_in_entry(each) for each in found.signed_in]

@@ -25,8 +25,8 @@ class Server {
 
 afterEach(() => vi.unstubAllGlobals());
 
-async function signedIn(): Promise<[Api, Server]> {
-  const [api, server] = [new Api(), new Server()];
+async function signedIn(replaced?: () => void): Promise<[Api, Server]> {
+  const [api, server] = [new Api(replaced), new Server()];
   vi.stubGlobal("fetch", server.fetch);
   await api.me();
   return [api, server];
@@ -39,14 +39,30 @@ test("goes on after the same person has signed in again in another tab", async (
   expect(server.done).toEqual(["approve by kim"]);
 });
 
-test("does nothing in the name of somebody else who has signed in in another tab", async () => {
+test("goes on also with what is refused after another command has noticed that", async () => {
   const [api, server] = await signedIn();
+  server.person = { ...server.person, csrf: "c-2" };
+  let first: Promise<unknown> = Promise.resolve();
+  vi.stubGlobal("fetch", async (path: string, options: RequestInit) => {
+    const answer = await server.fetch(path, options);
+    if (path.endsWith("second") && answer.status === 403) await first;
+    return answer;
+  });
+  first = api.command("first");
+  await api.command("second");
+  expect(server.done).toEqual(["first by kim", "second by kim"]);
+});
+
+test("does nothing in the name of somebody else who has signed in in another tab", async () => {
+  const replaced = vi.fn();
+  const [api, server] = await signedIn(replaced);
   server.person = { name: "sam", role: "admin", csrf: "c-2" };
   for (let tries = 0; tries < 2; tries += 1) {
     const refused = await api.act("approve", { id: "r-1" }).catch((fault: unknown) => fault);
     expect(refused).toBeInstanceOf(ApiError);
     expect((refused as ApiError).isSignedOut).toBe(true);
   }
+  expect(replaced).toHaveBeenCalledTimes(2);
   await expect(api.again()).rejects.toThrow("somebody else has signed in");
   expect(server.done).toEqual([]);
 });

@@ -170,11 +170,18 @@ export class Board {
     return this.sent.ended;
   }
 
-  /** Forget everything, because nobody is signed in any more. */
-  forget(): void {
-    this.disconnected();
+  /** Forget everything, also what was written, seen and marked: it was another person's. `why` is said of what was
+   *  not sent. */
+  forget(why: string): void {
+    this.disconnected(why);
     this.replace([]);
     this.sent.clear();
+    this.#marked.clear();
+    this.#seen.clear();
+    this.#contents.clear();
+    this.#left.clear();
+    this.#comments.clear();
+    this.filter("");
   }
 
   /** Put the whole diff of a card in, which a listing left out. */
@@ -195,11 +202,11 @@ export class Board {
     for (const card of cards) this.take(card);
   }
 
-  /** Drop all questions and unsent decisions: the server went away. What was seen and written stays. */
-  disconnected(): void {
-    for (const id of [...this.#deciding.keys()]) this.#drop(id, "the server went away", { keepsMark: true });
+  /** Drop all questions and unsent decisions. What was seen and written stays. */
+  disconnected(why = "the server went away"): void {
+    for (const id of [...this.#deciding.keys()]) this.#drop(id, why, { keepsMark: true });
     if (this.asked?.acts[0]) {
-      this.#told.push(`${label(this.asked.acts[0].word)} left undone, because the server went away`);
+      this.#told.push(`${label(this.asked.acts[0].word)} left undone, because ${why}`);
       this.asked = null;
     }
     this.#changed(true);

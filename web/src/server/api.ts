@@ -3,6 +3,11 @@
 import { meOf, passkeysOf, WireError, type Json, type JsonObject, type Me, type Passkeys } from "../model/wire";
 
 const BASE = "/api/operator";
+/** How long an act is sent again while the server is away, in milliseconds. */
+const PATIENCE = 10_000;
+
+/** The code of an error if somebody else signed in in this tab before the request was sent. */
+const REPLACED = "replaced";
 
 /** The server's refusal of a request, or the reason why it got none. */
 export class ApiError extends Error {
@@ -18,9 +23,9 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** Whether nobody is signed in here (any more). */
+  /** Whether the person of this tab is not signed in (any more). */
   get isSignedOut(): boolean {
-    return this.status === 401;
+    return this.status === 401 && this.code !== REPLACED;
   }
 
   /** Whether the same request may succeed a little later. */
@@ -75,6 +80,19 @@ export class Api {
    *  secret. */
   session = "";
 
+  /** `replaced` is called when it turns out that somebody else has signed in in another tab. */
+  constructor(readonly replaced: () => void = () => undefined) {}
+
+  /** The name of the person whom this tab shows as signed in. */
+  get name(): string {
+    return this.#name;
+  }
+
+  /** Raises ApiError if this tab does not show this person any more. Nobody acts in the name of another person. */
+  check(name: string): void {
+    if (name !== this.#name) throw new ApiError(401, REPLACED, "somebody else has signed in in this tab");
+  }
+
   /** Return who is signed in, and act for that person from now on. Raises ApiError, with status 401 if nobody is. */
   async me(): Promise<Me> {
     return await this.#signedIn(meOf(await request("/me")));
@@ -99,27 +117,34 @@ export class Api {
   /** Return who is signed in, if that is still the person of this tab. Raises ApiError, with status 401 if it is
    *  another one: the browser's tabs have one cookie, and nobody acts under a name that the tab does not show. */
   async again(): Promise<Me> {
+    const name = this.#name;
     const me = meOf(await request("/me"));
-    if (me.name !== this.#name) {
+    this.check(name);
+    if (me.name !== name) {
+      this.replaced();
       throw new ApiError(401, "unauthorized", "somebody else has signed in in this browser: reload this page");
     }
     return await this.#signedIn(me);
   }
 
-  /** Send a command. Returns its data. Raises ApiError. */
-  async command(name: string, fields: JsonObject = {}, signal?: AbortSignal): Promise<Json> {
+  /** Send a command for this person, who is the one that is signed in now if none is named. Returns its data. Raises
+   *  ApiError. */
+  async command(name: string, fields: JsonObject = {}, signal?: AbortSignal, by = this.#name): Promise<Json> {
     const path = `/commands/${encodeURIComponent(name)}`;
-    const options = () => ({ ...post(fields, this.#csrf), ...(signal ? { signal } : {}) });
+    const send = async () => {
+      this.check(by);
+      return await request(path, { ...post(fields, this.#csrf), ...(signal ? { signal } : {}) });
+    };
     let answer: Json;
+    const before = this.#csrf;
     try {
-      answer = await request(path, options());
+      answer = await send();
     } catch (fault) {
       // Signing in again in another tab replaces the token that this tab knows.
-      const before = this.#csrf;
       if (!(fault instanceof ApiError) || fault.status !== 403) throw fault;
       await this.again();
       if (this.#csrf === before) throw fault;
-      answer = await request(path, options());
+      answer = await send();
     }
     if (typeof answer !== "object" || answer === null || Array.isArray(answer) || !("data" in answer)) {
       throw new WireError("the answer is not of this protocol: reload the page");
@@ -127,19 +152,19 @@ export class Api {
     return answer["data"] ?? null;
   }
 
-  /** Send a command that acts, and send it again for ten seconds while the server is away: the id makes it one act.
-   *  Raises ApiError. */
-  async act(name: string, fields: JsonObject, wait = sleep, patience = 10_000): Promise<Json> {
+  /** Send a command that acts, and send it again for a while if the server is away: the id makes it one act. It
+   *  is that of this person, who is the one that is signed in now if none is named. Raises ApiError. */
+  async act(name: string, fields: JsonObject, by = this.#name): Promise<Json> {
     const same = { verdict_id: actId(), ...fields };
-    let left = patience;
+    let left = PATIENCE;
     for (let pause = 250; ; pause = Math.min(pause * 2, 2_000)) {
       try {
-        return await this.command(name, same);
+        return await this.command(name, same, undefined, by);
       } catch (fault) {
         if (!(fault instanceof ApiError) || !fault.isPassing || left <= 0) throw fault;
         const next = Math.max(pause, (fault.retryAfter ?? 0) * 1_000);
         left -= next;
-        await wait(next);
+        await sleep(next);
       }
     }
   }
@@ -149,8 +174,9 @@ export class Api {
     return passkeysOf(await request("/passkeys"));
   }
 
-  /** Propose a passkey, which a person then enrols in a terminal. Returns its id. Raises ApiError. */
-  async propose(passkey: JsonObject): Promise<string> {
+  /** Propose a passkey of this person, which is then enrolled in a terminal. Returns its id. Raises ApiError. */
+  async propose(passkey: JsonObject, by: string): Promise<string> {
+    this.check(by);
     const answer = await request("/passkeys", post(passkey, this.#csrf));
     const id = typeof answer === "object" && answer !== null && !Array.isArray(answer) ? answer["key_id"] : null;
     if (typeof id !== "string") throw new WireError("the answer is not of this protocol: reload the page");

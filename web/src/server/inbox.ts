@@ -71,7 +71,7 @@ const NOT_AGAIN = 2_000;
 const MOST_ASKED = 12;
 
 export class Inbox {
-  readonly api = new Api();
+  readonly api = new Api(() => this.#signedOut("Somebody else has signed in in this browser."));
   readonly board = new Board();
   readonly queries = new QueryClient({ defaultOptions: { queries: { retry: 1, staleTime: 1_000 } } });
   readonly #events = new EventReducer(this.board);
@@ -138,8 +138,14 @@ export class Inbox {
   /** Sign in with the code in the address, if there is one, or else with the session that the browser has. */
   async enter(): Promise<void> {
     const code = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1];
-    // It must not stay in the history, whether or not it is still good.
-    if (code !== undefined) history.replaceState(null, "", location.pathname);
+    if (code !== undefined) {
+      // It must not stay in the history, whether or not it is still good.
+      history.replaceState(null, "", location.pathname);
+      // The link may be another person's, and the tab may be in use.
+      this.#forget("somebody signed in here with a link");
+      this.identity = { state: "unknown" };
+      this.changed();
+    }
     try {
       const me = code === undefined ? await this.api.me() : await this.api.signIn(code);
       this.identity = { state: "signed-in", me };
@@ -166,6 +172,16 @@ export class Inbox {
   beforeLeaving: () => Promise<void> = () => Promise.resolve();
 
   async leave(): Promise<void> {
+    try {
+      // If somebody else has signed in in this browser, its push messages are theirs.
+      await this.api.again();
+    } catch (fault) {
+      if (this.me === null) return;
+      if (!(fault instanceof ApiError && fault.isSignedOut)) {
+        this.say("error", `not signed out: ${sentence(fault)}`);
+        return;
+      }
+    }
     await this.beforeLeaving();
     try {
       await this.api.signOut();
@@ -179,16 +195,24 @@ export class Inbox {
   }
 
   #signedOut(why: string): void {
+    if (this.identity.state === "signed-out") return;
     this.#stream.signOut();
     // Nothing of it stays on the screen of somebody who is not signed in.
-    this.board.forget();
+    this.#forget("nobody is signed in any more");
+    this.identity = { state: "signed-out", why };
+    this.changed();
+  }
+
+  /** Forget all that a person saw, wrote and began in this tab. `why` is said of what was not sent. */
+  #forget(why: string): void {
+    this.#stream.reset();
+    this.#events.interrupted();
+    this.board.forget(why);
     this.opened = null;
     this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
     this.passkeys = null;
-    this.identity = { state: "signed-out", why };
-    this.changed();
   }
 
   get me(): Me | null {
@@ -217,12 +241,14 @@ export class Inbox {
 
   /** Learn which passkeys sign here. If that cannot be read, none does. */
   async readPasskeys(): Promise<void> {
+    const { name } = this.api;
     let found: Passkeys | null = null;
     try {
       if (this.signs) found = await this.api.passkeys();
     } catch {
       // Then decisions are signed in a terminal.
     }
+    if (name !== this.api.name) return;
     this.passkeys = found;
     this.board.signs = this.signs;
     this.changed();
@@ -230,10 +256,11 @@ export class Inbox {
 
   /** Make a passkey, and propose it to the server. Returns the id that its owner types in a terminal. Raises Error. */
   async makePasskey(name: string): Promise<string> {
+    const by = this.api.name;
     const known = this.passkeys ?? (await this.api.passkeys());
     try {
       const { keyId, ...made } = await make(known, this.me?.name ?? "", name);
-      if ((await this.api.propose(made)) !== keyId)
+      if ((await this.api.propose(made, by)) !== keyId)
         throw new WireError("the server names another passkey than was made");
       remember(keyId);
       return keyId;
@@ -250,11 +277,12 @@ export class Inbox {
 
   /** Carry out a command that answers no card, signed if it has to be. Returns its data. Raises Error. */
   async carryOut(command: string, fields: JsonObject): Promise<Json> {
+    const by = this.api.name;
     const isUnsigned = !this.signs || !SIGNED_COMMANDS.has(command);
     const request = isUnsigned
       ? { command, fields }
-      : await this.#sign((by) => toSignCommand(command, fields, by), null);
-    return await this.api.act(request.command, request.fields);
+      : await this.#sign((signer) => toSignCommand(command, fields, signer), null);
+    return await this.api.act(request.command, request.fields, by);
   }
 
   /** Have the authenticator sign, and show meanwhile what it is asked to sign. `card` is the one that was shown. */
@@ -265,11 +293,12 @@ export class Inbox {
   ): Promise<Request> {
     const passkey = chosen(this.passkeys?.passkeys ?? []);
     if (!this.passkeys || !passkey) throw new Error("no passkey signs here: decide in a terminal");
-    const [known, id] = [this.passkeys, actId()];
+    const [known, id, by] = [this.passkeys, actId(), this.api.name];
     const before = this.#signing;
     const signed = before
       .catch(() => undefined)
       .then(async () => {
+        this.api.check(by);
         const at = new Date().toISOString().replace("Z", "000+00:00");
         const made = await make({ keyId: passkey.keyId, id, at });
         this.#setSigning({ lines: sayings(made, card), ...among });
@@ -335,7 +364,7 @@ export class Inbox {
     } catch (fault) {
       // What else is wrong, the stream notices by itself.
       if (fault instanceof ApiError && fault.isSignedOut) {
-        this.#signedOut("Your session has ended, or somebody else has signed in in this browser.");
+        this.#signedOut("Your session has ended, or the server has restarted.");
       }
     }
   }
@@ -542,26 +571,33 @@ export class Inbox {
     if (time - this.#tickedAt > LATE) this.board.slept();
     this.#tickedAt = time;
     const due = this.board.due(performance.now());
-    if (this.signs) void this.#sendSigned(due);
-    else for (const waits of due) void this.#send(waits);
+    const by = this.api.name;
+    if (this.signs) void this.#sendSigned(due, by);
+    else for (const waits of due) void this.#send(waits, by);
     if (due.length > 0 || this.board.deciding.length > 0) this.changed();
   };
 
   /** Sign and send one after the other. Whoever does not sign one is not asked for those that were decided with it. */
-  async #sendSigned(due: readonly Waiting[]): Promise<void> {
+  async #sendSigned(due: readonly Waiting[], by: string): Promise<void> {
     let isDeclined = false;
     for (const [at, waits] of due.entries()) {
-      isDeclined = await this.#send(waits, { place: at + 1, total: due.length }, isDeclined);
+      isDeclined = await this.#send(waits, by, { place: at + 1, total: due.length }, isDeclined);
     }
   }
 
-  /** Send a decision, and say how that ended. Returns whether the person did not sign it. */
-  async #send({ act, text }: Waiting, among = { place: 1, total: 1 }, isDeclined = false): Promise<boolean> {
+  /** Send the decision of this person, and say how that ended. Returns whether the person did not sign it. */
+  async #send(
+    { act, text }: Waiting,
+    by: string,
+    among = { place: 1, total: 1 },
+    isDeclined = false,
+  ): Promise<boolean> {
     let isRefused = isDeclined;
     try {
       if (isDeclined) throw new Error("it was not signed, because the one before it was not");
+      this.api.check(by);
       const { command, fields } = await this.#requestOf(act, text, among);
-      const done = await this.api.act(command, fields);
+      const done = await this.api.act(command, fields, by);
       this.board.settled(act, true, isObject(done) ? maybe(done, "decision_id") : null);
       if (act.edit) this.#forgetDrafts(`edit ${act.card?.id} `);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
@@ -604,14 +640,16 @@ export class Inbox {
     const wanted = decisions.filter(({ card }) => !this.#takingBack.has(card.id));
     for (const { card } of wanted) this.#takingBack.add(card.id);
     this.changed();
-    for (const { card, id } of wanted) await this.#takeBack(card, id);
+    const by = this.api.name;
+    for (const { card, id } of wanted) await this.#takeBack(card, id, by);
   }
 
-  async #takeBack(card: Card, decisionId: string | null): Promise<void> {
+  async #takeBack(card: Card, decisionId: string | null, by: string): Promise<void> {
     const act: Act = { word: TAKE_BACK, card, session: null, wants: "", decisionId };
     try {
+      this.api.check(by);
       const { command, fields } = await this.#requestOf(act, null);
-      await this.api.act(command, fields);
+      await this.api.act(command, fields, by);
       this.say("success", `taken back: ${nameOf(act)} waits for an answer again`);
       // The grants that were made with an approval end with it.
       void this.queries.invalidateQueries({ queryKey: ["permits"] });

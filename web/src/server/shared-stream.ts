@@ -144,6 +144,12 @@ export class SharedStream {
     this.#list = null;
   }
 
+  /** Stop, and forget how far it has come: the next start begins with the whole list. */
+  reset(): void {
+    this.stop();
+    this.#connection.lastId = null;
+  }
+
   /** Somebody looks, or the network is back. */
   hurry(): void {
     if (!this.#isStarted) return;
@@ -153,10 +159,10 @@ export class SharedStream {
     this.#lookForLeader();
   }
 
-  /** Tell the other tabs that nobody is signed in any more, and stop. */
+  /** Tell the other tabs that nobody is signed in any more, and reset. */
   signOut(): void {
     this.#channel?.post({ kind: "signed-out" });
-    this.stop();
+    this.reset();
   }
 
   #tell(link: Link): void {

@@ -71,7 +71,9 @@ export class Standin {
   role = "admin";
   isSigned = false;
   #server: Server;
-  #codes = new Set<string>();
+  /** Whom the code of a link, and the secret of a session, are for. */
+  #codes = new Map<string, string>();
+  #people = new Map<string, string>();
   #cookies = new Map<string, string>();
   #streams = new Set<ServerResponse>();
   #epoch = 1;
@@ -124,10 +126,10 @@ export class Standin {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Return a link that signs in once. */
-  link(path = "/"): string {
+  /** Return a link that signs a person in once. */
+  link(path = "/", name = "alex"): string {
     const code = Math.random().toString(36).slice(2).padEnd(12, "0");
-    this.#codes.add(code);
+    this.#codes.set(code, name);
     return `${this.origin}${path}#sign-in=${code}`;
   }
 
@@ -214,9 +216,12 @@ export class Standin {
     const refuse = (status: number, code: string, message: string) => json(status, { error: { code, message } });
     if (name === "sign-in") {
       const { code } = JSON.parse(await body(request)) as { code: string };
-      if (!this.#codes.delete(code)) return refuse(401, "unauthorized", "this link was used or is too old");
+      const person = this.#codes.get(code);
+      if (person === undefined) return refuse(401, "unauthorized", "this link was used or is too old");
+      this.#codes.delete(code);
       const id = Math.random().toString(36).slice(2);
       this.#cookies.set(id, `csrf-${id}`);
+      this.#people.set(`csrf-${id}`, person);
       response.setHeader("Set-Cookie", `intercom_session=${id}; HttpOnly; SameSite=Strict; Path=/`);
       return json(200, this.#me(`csrf-${id}`));
     }
@@ -247,7 +252,7 @@ export class Standin {
   #me(csrf: string): JsonObject {
     const hasRooms = this.rooms !== null || this.answers.has("rooms-url-show");
     const server = { version: "0.9.0", started_at: new Date().toISOString(), rooms: hasRooms };
-    return { name: "alex", role: this.role, csrf, server, signing: { required: this.isSigned } };
+    return { name: this.#people.get(csrf) ?? "", role: this.role, csrf, server, signing: { required: this.isSigned } };
   }
 
   #command(

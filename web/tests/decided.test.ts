@@ -7,7 +7,7 @@ import { cardOf, type Card, type JsonObject } from "../src/model/wire";
 import { cardEntry, proposal } from "./support/cards";
 
 const decided = (decision: string, channel = "web"): JsonObject => ({
-  ...{ verdict_id: "v", decision, by: "alex", channel, at: "2026-11-26T08:00:00Z", text: null },
+  ...{ verdict_id: "v-1", decision, by: "alex", channel, at: "2026-11-26T08:00:00Z", text: null },
 });
 
 function ended(status: string, decision: string | null, more: JsonObject = {}): Card {
@@ -74,7 +74,10 @@ describe("a decision that was sent", () => {
     if (board.asked) board.agree(0);
     for (const waits of board.due(6_000)) board.settled(waits.act, true, "v-1");
   }
-  const is = (status: string, decision = "reject") => ({ ...card, status, decided: ended(status, decision).decided });
+  function is(status: string, decision = "reject", id = "v-1"): Card {
+    const { decided } = ended(status, decision);
+    return { ...card, status, decided: decided && { ...decided, id } };
+  }
 
   test("may be taken back until an agent has it", () => {
     send();
@@ -136,10 +139,39 @@ describe("a decision that was sent", () => {
     board.agree(0);
     for (const waits of board.due(6_000)) board.settled(waits.act, true);
     expect(board.takeable).toHaveLength(2);
-    board.keepDecision(other.id);
+    board.keepDecision(other.id, "v-2");
     expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
-    const [one, two] = [is("rejected"), { ...is("rejected"), id: other.id }];
+    const [one, two] = [is("rejected"), { ...is("rejected", "reject", "v-2"), id: other.id }];
     expect([board.sent.isOffered(one), board.sent.isOffered(two)]).toEqual([true, false]);
+  });
+
+  test("is not offered any more once the card has another decision, which still is", () => {
+    send();
+    board.take(is("rejected"));
+    // What happened in between was missed.
+    board.take(is("approved", "approve", "v-2"));
+    expect(board.takeable).toEqual([]);
+    board.keepDecision(card.id, "v-1");
+    expect(board.ended.map((each) => board.sent.isOffered(each))).toEqual([true]);
+    board.keepDecision(card.id, null);
+    expect(board.ended.map((each) => board.sent.isOffered(each))).toEqual([false]);
+  });
+
+  test("is not offered if the card had another decision before its answer came", () => {
+    const [act] = board.actsFor("approve");
+    if (!act) throw new Error("it is open");
+    board.begin([act], 0);
+    board.agree(0);
+    const [waits] = board.due(6_000);
+    board.take(is("approved", "approve", "v-2"));
+    if (waits) board.settled(waits.act, true, "v-1");
+    expect(board.takeable).toEqual([]);
+  });
+
+  test("stays offered if an older one about the same card was refused", () => {
+    send();
+    board.keepDecision(card.id, "v-0");
+    expect(board.takeable.map((act) => act.decisionId)).toEqual(["v-1"]);
   });
 
   test.each([

@@ -638,9 +638,10 @@ export class Board {
     this.revision += 1;
   }
 
-  /** Offer it no more to take the decision about a card back, because that was refused. */
-  keepDecision(id: string): void {
-    this.sent.keep(id);
+  /** Offer it no more to take this decision about a card back, because that was refused. Null stands for an id that is
+   *  not known. */
+  keepDecision(id: string, decisionId: string | null): void {
+    this.sent.keep(id, decisionId);
     this.revision += 1;
   }
 

@@ -22,7 +22,7 @@ export class Sent {
   #acts = new Map<string, SentAct>();
   /** The cards that ended, each as it is now, the newest last. */
   #ended = new Map<string, Card>();
-  /** The ids of cards whose decision the server did not let anybody take back. */
+  /** The ids of the decisions that the server did not let anybody take back; of cards whose decision has no known id. */
   #kept = new Set<string>();
 
   /** The word of a decision that was sent, about a card or session of which nothing was heard since. */
@@ -48,7 +48,8 @@ export class Sent {
     const { card = null } = sent?.act ?? {};
     if (!isDone || !card) this.#waits.delete(id);
     if (sent) Object.assign(sent, { isDone, act: { ...sent.act, decisionId } });
-    if (!isDone || !card || !TAKEN_BACK.has(card.kind) || (ended && !mayTakeBack(ended))) this.#acts.delete(id);
+    if (!isDone || !card || !TAKEN_BACK.has(card.kind)) this.#acts.delete(id);
+    else if (ended) this.#compare(ended);
   }
 
   /** Forget what is known of a decision, because its card has changed. */
@@ -88,7 +89,17 @@ export class Sent {
     this.#ended.set(card.id, card);
     const [oldest] = this.#ended.keys();
     if (this.#ended.size > MOST_ENDED && oldest !== undefined) this.#ended.delete(oldest);
-    if (this.#acts.get(card.id)?.isDone && !mayTakeBack(card)) this.#acts.delete(card.id);
+    this.#compare(card);
+  }
+
+  /** Forget the act about a card that has ended, if it cannot be taken back any more: an agent has it, or it was taken
+   *  back and the card has another decision. */
+  #compare(card: Card): void {
+    const sent = this.#acts.get(card.id);
+    if (!sent?.isDone) return;
+    const [own, recorded] = [sent.act.decisionId, card.decided?.id];
+    const isOther = Boolean(own && recorded && own !== recorded);
+    if (isOther || !mayTakeBack(card)) this.#acts.delete(card.id);
   }
 
   /** The cards that ended, the newest first. */
@@ -103,14 +114,15 @@ export class Sent {
     return done.filter((each) => each.due === last).map((each) => each.act);
   }
 
-  /** Offer it no more to take a decision back. */
-  keep(id: string): void {
-    this.#acts.delete(id);
-    this.#kept.add(id);
+  /** Offer it no more to take a decision about a card back. If its id is not known, it is the one that the card has. */
+  keep(id: string, decisionId: string | null): void {
+    const own = this.#acts.get(id)?.act.decisionId;
+    if (!own || !decisionId || own === decisionId) this.#acts.delete(id);
+    this.#kept.add(decisionId ?? this.#ended.get(id)?.decided?.id ?? id);
   }
 
   /** Whether it is offered to take the decision about a card back. */
   isOffered(card: Card): boolean {
-    return mayTakeBack(card) && !this.#kept.has(card.id);
+    return mayTakeBack(card) && !this.#kept.has(card.decided?.id ?? card.id);
   }
 }

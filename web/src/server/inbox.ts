@@ -655,7 +655,7 @@ export class Inbox {
       void this.queries.invalidateQueries({ queryKey: ["permits"] });
     } catch (fault) {
       // What the server refuses for good is not offered again; a passkey that was cancelled is.
-      if (fault instanceof ApiError && fault.status === 409) this.board.keepDecision(card.id);
+      if (fault instanceof ApiError && fault.status === 409) this.board.keepDecision(card.id, decisionId);
       const isUnknown = fault instanceof ApiError && fault.status === 0;
       this.#failed(`${isUnknown ? "not known whether" : "not"} taken back: ${nameOf(act)}`, fault);
     }

@@ -139,11 +139,11 @@ export class Standin {
     this.#tell("card", entry);
   }
 
-  end(id: string, status: string, decision = "approve", by = "sam", channel = "ctl"): void {
+  end(id: string, status: string, decision = "approve", by = "sam", channel = "ctl", verdict = "v"): void {
     const card = this.cards.get(id);
     if (!card) return;
     const at = new Date().toISOString();
-    const decided = { verdict_id: "v", decision, by, channel, at, text: null, origin: null, signature: null };
+    const decided = { verdict_id: verdict, decision, by, channel, at, text: null, origin: null, signature: null };
     this.put({ ...card, status, decided, choices: [] });
   }
 
@@ -329,7 +329,7 @@ export class Standin {
     if (!card || command === "grant" || command === "allow") return;
     const word = command === "answer" ? String(fields["decision"]) : command;
     const status = { approve: "approved", reject: "rejected", changes: "rejected" }[word] ?? "answered";
-    this.end(id, status, word === "changes" ? "reject" : word, "alex", "web");
+    this.end(id, status, word === "changes" ? "reject" : word, "alex", "web", verdict);
   }
 
   #stream(request: IncomingMessage, response: ServerResponse): void {

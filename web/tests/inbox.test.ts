@@ -1,4 +1,4 @@
-/** The page's state in one tab: another person's link in it, and a sign-out. */
+/** The page's state in one tab: another person's link in it, a sign-out, and an operator key that comes. */
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { JsonObject } from "../src/model/wire";
@@ -10,6 +10,8 @@ class Server {
   person: string | null = "kim";
   csrf = 1;
   isAway = false;
+  isSigned = false;
+  passkeys: JsonObject[] = [];
   readonly cards: JsonObject[] = [];
   /** Who did what. */
   readonly done: string[] = [];
@@ -31,10 +33,14 @@ class Server {
     const { person } = this;
     if (person === null) return answer(401, { error: { code: "unauthorized", message: "nobody is signed in" } });
     if (name === "me") return answer(200, this.#me(person));
+    if (name === "passkeys") return answer(200, { rp_id: "127.0.0.1", origin: "o", passkeys: this.passkeys });
     if (name === "events") return this.#events(headers?.["Last-Event-ID"] ?? null, options.signal as AbortSignal);
     if (this.isAway) return answer(503, { error: { code: "busy", message: "the server restarts" } });
     if (headers?.["X-Intercom-CSRF"] !== `c-${this.csrf}`) {
       return answer(403, { error: { code: "csrf", message: "the header is not that of this session" } });
+    }
+    if (name === "grant" && this.isSigned) {
+      return answer(403, { error: { code: "unauthorized", message: "only signed decisions" } });
     }
     this.done.push(`${name} by ${person}`);
     return answer(200, { data: {} });
@@ -47,7 +53,7 @@ class Server {
 
   #me(name: string): JsonObject {
     const server = { version: "1", started_at: "2026-01-01T00:00:00+00:00" };
-    return { name, role: "operator", csrf: `c-${this.csrf}`, server, signing: { required: false } };
+    return { name, role: "operator", csrf: `c-${this.csrf}`, server, signing: { required: this.isSigned } };
   }
 
   #events(lastId: string | null, signal: AbortSignal): unknown {
@@ -234,4 +240,30 @@ test("a person whose session has ended can still end the push messages of the br
   await inbox.leave();
   expect(ended).toHaveBeenCalledOnce();
   expect(inbox.identity.state).toBe("signed-out");
+});
+
+describe("an operator key that was made meanwhile", () => {
+  test("is noticed with the first command that is refused", async () => {
+    await visit();
+    server.isSigned = true;
+    await expect(inbox.carryOut("grant", {})).rejects.toThrow("only signed decisions");
+    await pass(200);
+    expect([inbox.signs, inbox.needsTerminal]).toEqual([true, true]);
+  });
+
+  test("counts with the passkey that is enrolled later, while somebody looks", async () => {
+    server.isSigned = true;
+    await visit();
+    expect(inbox.needsTerminal).toBe(true);
+    server.passkeys = [{ key_id: "k-1", name: "this browser", credential_id: "AAAA" }];
+    page.visibilityState = "hidden";
+    await pass(8_000);
+    expect(inbox.needsTerminal).toBe(true);
+    page.visibilityState = "visible";
+    await pass(6_000);
+    expect(inbox.needsTerminal).toBe(false);
+    const before = server.asked.length;
+    await pass(8_000);
+    expect(server.asked.slice(before)).toEqual([]);
+  });
 });

@@ -67,6 +67,8 @@ const UNHEARD = 4_000;
  *  is long where there are many, and each tab asks for it. */
 const SOON = 250;
 const NOT_AGAIN = 2_000;
+/** How often it is asked whether a passkey signs here by now, while decisions are signed in a terminal. */
+const PASSKEYS = 5_000;
 /** Of how many decided cards it is asked how they are, after the server was away. */
 const MOST_ASKED = 12;
 
@@ -108,6 +110,7 @@ export class Inbox {
   #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
+  #passkeysAt = 0;
   /** What the person is asked to sign now. */
   signing: Signing | null = null;
   /** What the authenticator does now: it takes one request at a time. */
@@ -241,6 +244,7 @@ export class Inbox {
 
   /** Learn which passkeys sign here. If that cannot be read, none does. */
   async readPasskeys(): Promise<void> {
+    this.#passkeysAt = Date.now();
     const { name } = this.api;
     let found: Passkeys | null = null;
     try {
@@ -282,7 +286,17 @@ export class Inbox {
     const request = isUnsigned
       ? { command, fields }
       : await this.#sign((signer) => toSignCommand(command, fields, signer), null);
-    return await this.api.act(request.command, request.fields, by);
+    try {
+      return await this.api.act(request.command, request.fields, by);
+    } catch (fault) {
+      this.#noticeKey(fault);
+      throw fault;
+    }
+  }
+
+  /** An operator key may have been made while this page was open: then it asks for signatures from now on. */
+  #noticeKey(fault: unknown): void {
+    if (fault instanceof ApiError && fault.status === 403 && !this.signs) void this.refresh();
   }
 
   /** Have the authenticator sign, and show meanwhile what it is asked to sign. `card` is the one that was shown. */
@@ -574,8 +588,16 @@ export class Inbox {
     const by = this.api.name;
     if (this.signs) void this.#sendSigned(due, by);
     else for (const waits of due) void this.#send(waits, by);
+    if (time - this.#passkeysAt >= PASSKEYS) this.#lookForPasskeys();
     if (due.length > 0 || this.board.deciding.length > 0) this.changed();
   };
+
+  /** Learn whether a passkey signs here by now, if somebody looks at this page who could decide with one. */
+  #lookForPasskeys(): void {
+    this.#passkeysAt = Date.now();
+    if (this.cannotDecide || !this.needsTerminal || document.visibilityState === "hidden") return;
+    void this.readPasskeys();
+  }
 
   /** Sign and send one after the other. Whoever does not sign one is not asked for those that were decided with it. */
   async #sendSigned(due: readonly Waiting[], by: string): Promise<void> {
@@ -671,8 +693,7 @@ export class Inbox {
     if (fault instanceof ApiError && fault.isSignedOut) {
       this.#signedOut("Your session has ended, or the server has restarted.");
     }
-    // An operator key may have been made while this page was open: then it asks for signatures from now on.
-    if (fault instanceof ApiError && fault.status === 403 && !this.signs) void this.refresh();
+    this.#noticeKey(fault);
     this.say("error", `${what}: ${sentence(fault)}`);
   }
 

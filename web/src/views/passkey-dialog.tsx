@@ -27,6 +27,9 @@ export default function PasskeyDialog({ onClose }: { onClose: () => void }) {
   const [isBusy, setBusy] = useState(false);
   const counts = made !== null && inbox.passkeys?.passkeys.some((each) => each.keyId === made) === true;
 
+  // One that was made before may have been enrolled since.
+  useEffect(() => void inbox.readPasskeys(), [inbox]);
+
   useEffect(() => {
     if (made === null || counts) return;
     const timer = setInterval(() => void inbox.readPasskeys(), INTERVAL);

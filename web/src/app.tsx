@@ -437,7 +437,7 @@ const CHORD = 1_500;
 
 function useKeys(context: KeyContext): void {
   const inbox = useInbox();
-  const sessions = useSessions().data ?? [];
+  const sessions = useSessions(context.view === "sessions").data ?? [];
   const latest = useRef<(event: KeyboardEvent) => void>(() => undefined);
   const goAt = useRef(Number.NEGATIVE_INFINITY);
 

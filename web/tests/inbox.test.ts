@@ -1,5 +1,6 @@
-/** The page's state in one tab: another person's link in it, a sign-out, and an operator key that comes. */
+/** The page's state in one tab: another person's link in it, a sign-out, an operator key that comes, and a hidden tab. */
 
+import { focusManager, QueryObserver } from "@tanstack/react-query";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { JsonObject } from "../src/model/wire";
 import { Inbox } from "../src/server/inbox";
@@ -266,4 +267,33 @@ describe("an operator key that was made meanwhile", () => {
     await pass(8_000);
     expect(server.asked.slice(before)).toEqual([]);
   });
+});
+
+test("a hidden tab asks for the sessions once somebody looks at it", async () => {
+  await visit();
+  // The list that came asks for them, too.
+  await pass(1_000);
+  inbox.queries.mount();
+  let asked = 0;
+  const shown = new QueryObserver(inbox.queries, { queryKey: ["sessions"], queryFn: () => (asked += 1) });
+  const end = shown.subscribe(() => undefined);
+  await pass(4_000);
+  expect(asked).toBe(1);
+  server.tell(proposal("While it is on the screen"));
+  await pass(4_000);
+  expect(asked).toBe(2);
+  page.visibilityState = "hidden";
+  focusManager.setFocused(false);
+  for (let at = 0; at < 3; at += 1) {
+    server.tell(proposal("While nobody looks"));
+    await pass(4_000);
+  }
+  expect(asked).toBe(2);
+  page.visibilityState = "visible";
+  focusManager.setFocused(true);
+  await pass(200);
+  expect(asked).toBe(3);
+  end();
+  inbox.queries.unmount();
+  focusManager.setFocused(undefined);
 });

@@ -1,6 +1,6 @@
 /** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
 
-import { QueryClient } from "@tanstack/react-query";
+import { QueryClient, type InvalidateQueryFilters } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
 import { nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
 import { Board, contentOf, LATE, type Waiting } from "../model/board";
@@ -352,7 +352,7 @@ export class Inbox {
     if (was === "reconnecting" && link.state === "live") {
       this.announce("Connected again.");
       void this.refresh();
-      void this.queries.invalidateQueries();
+      this.#outdate();
     }
     this.changed();
   }
@@ -406,11 +406,17 @@ export class Inbox {
         break;
       }
       case "changed":
-        if (effect.card.status !== "pending") void this.queries.invalidateQueries({ queryKey: ["log"] });
+        if (effect.card.status !== "pending") this.#outdate({ queryKey: ["log"] });
         break;
     }
     if (event.name === "card" || event.name === "ready") this.#sessionsChanged();
     this.changed();
+  }
+
+  /** Ask again for what these queries answer, if it is on the screen. A hidden tab does so once somebody looks at it. */
+  #outdate(filters: InvalidateQueryFilters = {}): void {
+    const refetchType = document.visibilityState === "hidden" ? "none" : "active";
+    void this.queries.invalidateQueries({ ...filters, refetchType });
   }
 
   /** Ask for the sessions again. Many changes at once are one question. */
@@ -419,7 +425,7 @@ export class Inbox {
     this.#asking ??= setTimeout(() => {
       this.#asking = undefined;
       this.#askedAt = performance.now();
-      void this.queries.invalidateQueries({ queryKey: ["sessions"] });
+      this.#outdate({ queryKey: ["sessions"] });
     }, pause);
   }
 

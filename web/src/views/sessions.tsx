@@ -21,13 +21,14 @@ import { baseName, Empty, Remark } from "./marks";
 const SessionPage = lazyView(() => import("./agents/session-page"));
 const StartAgent = lazyView(() => import("./agents/start-agent"));
 
-export function useSessions() {
+/** The sessions that have not ended, if they are wanted. */
+export function useSessions(isWanted = true) {
   const { me } = useInbox();
   return useQuery({
     queryKey: ["sessions"],
     queryFn: async ({ signal }) => sessionsOf(await inbox.api.command("list", {}, signal)),
     refetchInterval: 5_000,
-    enabled: me !== null,
+    enabled: me !== null && isWanted,
   });
 }
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Board } from "../src/model/board";
 import { EventParser, EventReducer, type ServerEvent } from "../src/model/events";
-import { age, duration, shortMoment } from "../src/model/time";
+import { age, dayOf, duration, shortMoment } from "../src/model/time";
 import { cardOf, WireError, type JsonObject } from "../src/model/wire";
 import { ApiError } from "../src/server/api";
 import { Connection, pauseBefore, type Link } from "../src/server/connection";
@@ -240,6 +240,15 @@ test("moments are as short as they can be told apart", () => {
   expect(shortMoment(at(10, 25, 9, 7), now)).toBe("11-25 09:07");
   expect(shortMoment(new Date(2025, 10, 26, 14, 5).toISOString(), now)).toBe("11-26 14:05");
   expect(shortMoment("never", now)).toBe("");
+  // At noon of the same day nothing of that day is said otherwise.
+  for (const [hour, minute] of [
+    [0, 0],
+    [23, 59],
+  ] as const) {
+    expect(dayOf(new Date(2026, 10, 26, hour, minute).getTime())).toBe(dayOf(now));
+    expect(shortMoment(at(10, 26, hour, minute), dayOf(now))).toMatch(/^\d\d:\d\d$/);
+  }
+  expect(shortMoment(at(10, 26, 23, 59), dayOf(now + 86_400_000))).toBe("11-26 23:59");
 });
 
 test("ages are in their largest units", () => {

@@ -37,6 +37,11 @@ export function shortMoment(text: string, now: number): string {
   return whole && `${isToday ? "" : `${day} `}${time.slice(0, 5)}`;
 }
 
+/** Return the middle of the day of an instant, in the reader's zone: the same number during the whole day. */
+export function dayOf(now: number): number {
+  return new Date(now).setHours(12, 0, 0, 0);
+}
+
 /** Return an instant in the reader's zone: `11-26 02:13:55`. */
 export function moment(text: string): string {
   const at = new Date(text);

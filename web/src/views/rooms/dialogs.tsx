@@ -127,6 +127,8 @@ export interface TextAct {
   about: string;
   label: string;
   button: string;
+  /** What is written, by the same name in all acts that ask for it: it is kept until it is sent. */
+  draft: string;
   isNeeded: boolean;
   isGrave: boolean;
   do: (text: string) => Promise<boolean>;

@@ -8,9 +8,10 @@ import { ArrowDownIcon, LinkIcon, PinIcon, PinOffIcon } from "lucide-react";
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
+import { useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { changesOf, eventLine, goesOn, type Message } from "@/model/rooms";
-import { moment, shortMoment } from "@/model/time";
+import { dayOf, moment, shortMoment } from "@/model/time";
 import { count } from "@/model/visible";
 import { inbox } from "@/server/inbox";
 import type { OpenRoom } from "@/server/rooms";
@@ -39,6 +40,7 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
   const isAtEnd = useRef(target === null);
   const [behind, setBehind] = useState<number | null>(null);
   const total = feed.total;
+  const today = dayOf(useNow(60_000));
   const virtualizer = useVirtualizer({
     count: total,
     getScrollElement: () => scroller.current,
@@ -147,6 +149,7 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
                       isContinued={goesOn(feed.get(number - 1), message)}
                       isTarget={number === target}
                       isPinned={pinned.has(number)}
+                      today={today}
                       onPin={mayAct ? pin : null}
                       onLink={link}
                     />
@@ -179,6 +182,8 @@ interface RowProps {
   isContinued: boolean;
   isTarget: boolean;
   isPinned: boolean;
+  /** As `dayOf` returns it: a message of another day says which. */
+  today: number;
   onPin: ((number: number, isPinned: boolean) => void) | null;
   onLink: (number: number) => void;
 }
@@ -195,7 +200,7 @@ const MessageRow = memo(function MessageRow(props: RowProps) {
         props.isPinned && "border-l-2 border-primary pl-3.5",
       )}
     >
-      {message.isSystem ? <SystemLine message={message} /> : <ChatText {...props} />}
+      {message.isSystem ? <SystemLine {...props} /> : <ChatText {...props} />}
       <span className="absolute top-1 right-2 flex items-center rounded-md border bg-background opacity-0 shadow-sm group-focus-within:opacity-100 group-hover:opacity-100 max-md:border-0 max-md:bg-transparent max-md:opacity-100 max-md:shadow-none">
         <Button
           variant="ghost"
@@ -225,10 +230,10 @@ const MessageRow = memo(function MessageRow(props: RowProps) {
 });
 
 /** When something was said: short, and whole where somebody points at it. */
-function Time({ at }: { at: string }) {
+function Time({ at, today }: { at: string; today: number }) {
   return (
     <time dateTime={at} title={moment(at)}>
-      {shortMoment(at, Date.now())}
+      {shortMoment(at, today)}
     </time>
   );
 }
@@ -240,7 +245,7 @@ function RoleBadge({ role }: { role: string | null }) {
   return null;
 }
 
-export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "message" | "isContinued" | "isPinned">) {
+function ChatText({ message, isContinued, isPinned, today }: RowProps) {
   return (
     <div className={cn("pb-1", isContinued ? "pt-0.5" : "pt-2.5")}>
       {/* On a narrow screen each message has its line, as what is done with it has no other place. */}
@@ -257,7 +262,7 @@ export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "mes
           </>
         )}
         <span className="text-xs text-muted-foreground tabular-nums">
-          #{message.number} · <Time at={message.at} />
+          #{message.number} · <Time at={message.at} today={today} />
         </span>
       </p>
       {isPinned && (
@@ -273,13 +278,13 @@ export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "mes
   );
 }
 
-function SystemLine({ message }: { message: Message }) {
+function SystemLine({ message, today }: RowProps) {
   const changes = changesOf(message.content);
   return (
     <div className="py-1.5 pr-10 text-xs text-muted-foreground">
       <p className="[overflow-wrap:anywhere]">
         <span className="tabular-nums">
-          #{message.number} · <Time at={message.at} />
+          #{message.number} · <Time at={message.at} today={today} />
         </span>{" "}
         <span className="text-foreground">{eventLine(message.content)}</span>
       </p>

@@ -204,7 +204,8 @@ function Roster({ teams }: { teams: readonly Team[] }) {
 function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold: boolean }) {
   const { open, room, mayAct } = props;
   const [isWhole, setWhole] = useState(false);
-  const [asked, setAsked] = useState<TextAct | null>(null);
+  const [asked, setAsked] = useState<string | null>(null);
+  const acts = actsOf(open, room);
   const isLong = room.description.length > 160 || room.description.includes("\n");
   const isClosed = room.status === "closed";
   const tell = () => navigate(`/rooms/${room.id}#instructions`);
@@ -247,8 +248,8 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
           <DropdownMenuContent align="end">
             <DropdownMenuItem onSelect={tell}>Let agents join…</DropdownMenuItem>
             {mayAct &&
-              actsOf(open, room).map((act) => (
-                <DropdownMenuItem key={act.button} onSelect={() => setAsked(act)}>
+              acts.map((act) => (
+                <DropdownMenuItem key={act.button} onSelect={() => setAsked(act.button)}>
                   {act.button}…
                 </DropdownMenuItem>
               ))}
@@ -293,10 +294,34 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
           </span>
         </Remark>
       )}
-      {asked && <TextDialog act={asked} draft={`${asked.button} ${room.id}`} onClose={() => setAsked(null)} />}
+      {asked !== null && <ActDialog name={asked} acts={acts} room={room} onClose={() => setAsked(null)} />}
       <InstructionsDialog room={room.id} isOpen={props.isTold} onClose={() => navigate(`/rooms/${room.id}`)} />
     </header>
   );
+}
+
+/** Asks for the text of an act, and closes if the act is not offered any more, because somebody has changed the room. */
+function ActDialog(props: { name: string; acts: readonly TextAct[]; room: Room; onClose: () => void }) {
+  const { name, acts, room, onClose } = props;
+  const inbox = useInbox();
+  // The news of what this dialog does itself may come before the answer.
+  const [sent, setSent] = useState<TextAct | null>(null);
+  const act = sent ?? acts.find((each) => each.button === name);
+  const isGone = act === undefined;
+  useEffect(() => {
+    if (!isGone) return;
+    const state = room.status === "closed" ? "closed" : room.pausedBy === null ? "open" : "paused";
+    inbox.say("warning", `${name} is not possible any more: ${room.title} is ${state} by now. Your text is kept.`);
+    onClose();
+  }, [isGone]); // eslint-disable-line react-hooks/exhaustive-deps
+  if (act === undefined) return null;
+  const run = async (text: string) => {
+    setSent(act);
+    const isDone = await act.do(text);
+    if (!isDone) setSent(null);
+    return isDone;
+  };
+  return <TextDialog act={{ ...act, do: run }} draft={`${act.draft} ${room.id}`} onClose={onClose} />;
 }
 
 /** What a person may do in a room in its state, each with the text that it asks for. */
@@ -308,6 +333,7 @@ function actsOf(open: OpenRoom, room: Room): TextAct[] {
         about: "Yours takes the place of the one that is in the document. The room stays closed.",
         label: "The conclusion, as markdown",
         button: "Conclude again",
+        draft: "conclusion",
         isNeeded: true,
         isGrave: false,
         do: (text) => open.act("rooms-conclude", "concluded again", { text }),
@@ -317,6 +343,7 @@ function actsOf(open: OpenRoom, room: Room): TextAct[] {
         about: "Teams may post and write the document again. The conclusion stays in it.",
         label: "Why (the feed says it; may be empty)",
         button: "Open again",
+        draft: "why reopen",
         isNeeded: false,
         isGrave: false,
         do: (text) => open.act("rooms-reopen", "opened again", text ? { reason: text } : {}),
@@ -330,6 +357,7 @@ function actsOf(open: OpenRoom, room: Room): TextAct[] {
       about: "The teams cannot post until somebody lets them continue. You can.",
       label: "Why (the feed says it; may be empty)",
       button: "Pause",
+      draft: "why pause",
       isNeeded: false,
       isGrave: false,
       do: (text) => open.act("rooms-pause", "paused", text ? { reason: text } : {}),
@@ -340,6 +368,7 @@ function actsOf(open: OpenRoom, room: Room): TextAct[] {
     about: "This closes the room for all teams, with your conclusion at the end of its document.",
     label: "The conclusion, as markdown",
     button: "Conclude",
+    draft: "conclusion",
     isNeeded: true,
     isGrave: true,
     do: (text) => open.act("rooms-conclude", "concluded", { text }),

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Board } from "../src/model/board";
 import { EventParser, EventReducer, type ServerEvent } from "../src/model/events";
-import { age, dayOf, duration, shortMoment } from "../src/model/time";
+import { age, dateOf, dayOf, duration, shortMoment } from "../src/model/time";
 import { cardOf, WireError, type JsonObject } from "../src/model/wire";
 import { ApiError } from "../src/server/api";
 import { Connection, pauseBefore, type Link } from "../src/server/connection";
@@ -249,6 +249,11 @@ test("moments are as short as they can be told apart", () => {
     expect(shortMoment(at(10, 26, hour, minute), dayOf(now))).toMatch(/^\d\d:\d\d$/);
   }
   expect(shortMoment(at(10, 26, 23, 59), dayOf(now + 86_400_000))).toBe("11-26 23:59");
+});
+
+test("a day that may be in another year says which", () => {
+  expect(dateOf(new Date(2027, 1, 3, 23, 59).toISOString())).toBe("2027-02-03");
+  expect(dateOf("never")).toBe("");
 });
 
 test("ages are in their largest units", () => {

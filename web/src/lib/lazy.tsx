@@ -13,18 +13,29 @@ import {
 } from "@/components/ui/dialog";
 import { Skeleton } from "@/components/ui/skeleton";
 
-const WHY = "The server may have been upgraded since this page was opened.";
+const NOT_LOADED = "It could not be loaded. The server may have been upgraded since this page was opened.";
+const NOT_DRAWN = "It ended with an error. The browser’s console says which.";
 
-/** Shows something else in the place of what could not be loaded, as after an upgrade of the server, or failed. */
-class Failing extends Component<{ instead: ReactNode; children: ReactNode }, { hasFailed: boolean }> {
-  override state = { hasFailed: false };
+/** A module could not be loaded. */
+class LoadError extends Error {}
 
-  static getDerivedStateFromError(): { hasFailed: boolean } {
-    return { hasFailed: true };
+interface Boundary {
+  /** Returns what is drawn if the children cannot be; `why` is a sentence. */
+  fallback: (why: string) => ReactNode;
+  children: ReactNode;
+}
+
+/** Draws something else in the place of children that could not be loaded or drawn. */
+class ErrorBoundary extends Component<Boundary, { why: string | null }> {
+  override state: { why: string | null } = { why: null };
+
+  static getDerivedStateFromError(fault: unknown): { why: string } {
+    return { why: fault instanceof LoadError ? NOT_LOADED : NOT_DRAWN };
   }
 
   override render(): ReactNode {
-    return this.state.hasFailed ? this.props.instead : this.props.children;
+    const { why } = this.state;
+    return why === null ? this.props.children : this.props.fallback(why);
   }
 }
 
@@ -36,24 +47,24 @@ function Reload() {
   );
 }
 
-function FailedView() {
+function FailedView({ why }: { why: string }) {
   return (
     <div role="alert" className="flex flex-1 flex-col items-center justify-center gap-3 p-6 text-center">
       <TriangleAlertIcon className="size-8 stroke-[1.25] text-muted-foreground" aria-hidden />
       <p className="font-medium">This view cannot be shown</p>
-      <p className="max-w-sm text-[0.8125rem] text-muted-foreground">{WHY}</p>
+      <p className="max-w-sm text-[0.8125rem] text-muted-foreground">{why}</p>
       <Reload />
     </div>
   );
 }
 
-function FailedDialog({ onClose }: { onClose: () => void }) {
+function FailedDialog({ why, onClose }: { why: string; onClose: () => void }) {
   return (
     <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
       <DialogContent role="alertdialog">
         <DialogHeader>
           <DialogTitle>This dialog cannot be shown</DialogTitle>
-          <DialogDescription>{WHY}</DialogDescription>
+          <DialogDescription>{why}</DialogDescription>
         </DialogHeader>
         <DialogFooter>
           <Reload />
@@ -77,27 +88,31 @@ type Load<Props> = () => Promise<{ default: ComponentType<Props> }>;
 
 /** Return a view that loads its module when it is first drawn. */
 export function lazyView<Props extends object>(load: Load<Props>): ComponentType<Props> {
-  return loadedBy(load, <Loading />, () => <FailedView />);
+  return loadedBy(load, <Loading />, (_, why) => <FailedView why={why} />);
 }
 
 /** Return a dialog that loads its module when it is first opened. */
 export function lazyDialog<Props extends { onClose: () => void }>(load: Load<Props>): ComponentType<Props> {
-  return loadedBy(load, null, ({ onClose }) => <FailedDialog onClose={onClose} />);
+  return loadedBy(load, null, ({ onClose }, why) => <FailedDialog why={why} onClose={onClose} />);
 }
 
 function loadedBy<Props extends object>(
   load: Load<Props>,
-  meanwhile: ReactNode,
-  instead: (props: Props) => ReactNode,
+  pending: ReactNode,
+  fallback: (props: Props, why: string) => ReactNode,
 ): ComponentType<Props> {
-  const Part = lazy(load) as unknown as ComponentType<Props>;
+  const loaded = () =>
+    load().catch((fault: unknown) => {
+      throw new LoadError(String(fault), { cause: fault });
+    });
+  const Part = lazy(loaded) as unknown as ComponentType<Props>;
   return function LazyPart(props: Props) {
     return (
-      <Failing instead={instead(props)}>
-        <Suspense fallback={meanwhile}>
+      <ErrorBoundary fallback={(why) => fallback(props, why)}>
+        <Suspense fallback={pending}>
           <Part {...props} />
         </Suspense>
-      </Failing>
+      </ErrorBoundary>
     );
   };
 }

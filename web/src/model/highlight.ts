@@ -119,7 +119,7 @@ export function highlight(language: string, lines: readonly string[]): Piece[][]
   try {
     return coloured(language, lines);
   } catch {
-    // Of parts in parts a text can have more than a stack holds. What comes after it in a diff has colours.
+    // A text that is nested deeply overflows the stack. It stays plain, and the other files of the diff get colours.
     return null;
   }
 }

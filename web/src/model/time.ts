@@ -42,6 +42,12 @@ export function dayOf(now: number): number {
   return new Date(now).setHours(12, 0, 0, 0);
 }
 
+/** Return the day of an instant with its year, in the reader's zone: `2026-11-26`. Empty for what is no instant. */
+export function dateOf(text: string): string {
+  const day = moment(text).split(" ")[0] ?? "";
+  return day && `${new Date(text).getFullYear()}-${day}`;
+}
+
 /** Return an instant in the reader's zone: `11-26 02:13:55`. */
 export function moment(text: string): string {
   const at = new Date(text);

@@ -95,7 +95,7 @@ export class Connection {
     let why = "";
     let turn: Turn | undefined;
     try {
-      // Who waits for a turn hears nothing, and that is no silence.
+      // Nothing is received while this waits for its turn. At zero the time of silence does not count.
       this.#heard = 0;
       turn = await this.turns()?.take(abort.signal, () => {
         isOver = true;

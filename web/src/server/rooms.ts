@@ -4,12 +4,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import {
   applyEvent,
+  changeIn,
   documentOf,
   Feed,
   matchesOf,
   messagesOf,
   PAGE,
-  changeIn,
   pinnedOf,
   roomsOf,
   versionsOf,

@@ -47,8 +47,8 @@ export async function setRoomsAddress(url: string): Promise<boolean> {
  *  not done without a reason: another public address, also one that somebody else has set, is one. */
 export function useClients() {
   const address = useRoomsAddress();
-  const hasAddress = useHasRooms();
-  const isWanted = !hasAddress || !address.isPending || address.failureCount > 0;
+  const hasRooms = useHasRooms();
+  const isWanted = !hasRooms || !address.isPending || address.failureCount > 0;
   const key = ["settings", "clients", address.data?.url ?? null];
   return useCommand(key, "clients", {}, clientsOf, { every: false, staleTime: 300_000, isWanted });
 }
@@ -60,7 +60,7 @@ export function usePeople() {
 
 /** Sign somebody out in one browser. Returns whether that was done. */
 export async function signOutElsewhere({ id, name }: SignedIn): Promise<boolean> {
-  return (await carryOut("people-sign-out", { id }, `${name} is signed out there`)) !== undefined;
+  return (await carryOut("people-sign-out", { id }, `signed out: ${name}`)) !== undefined;
 }
 
 /** The programs that use the API, which only admins see. */
@@ -70,7 +70,7 @@ export function useTokens() {
 
 /** Revoke a program's token. Returns whether that was done. */
 export async function revokeToken({ id, name }: ProgramToken): Promise<boolean> {
-  return (await carryOut("token-revoke", { name: id }, `the token ${name} counts no more`)) !== undefined;
+  return (await carryOut("token-revoke", { name: id }, `revoked: the token ${name}`)) !== undefined;
 }
 
 export function useServer() {

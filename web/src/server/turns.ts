@@ -45,7 +45,7 @@ export class Turns {
       if (!isEnded) over();
     });
     const look = async (since: number) => {
-      // By the clock that nobody sets back: a turn of hours would be the others' loss.
+      // The time of day may be set back, and the turn would last hours. This clock always goes forward.
       const isEnough = this.isHidden() || performance.now() - since >= TURN;
       // If the browser does not say so, it may be wanted.
       if (isEnough && (await this.locks.isWanted(this.names).catch(() => true))) {

@@ -150,6 +150,7 @@ test("a dialog that the upgraded server does not have any more says so, and the 
   await select(page, "Allow me");
   await page.getByRole("button", { name: /^Always allow this/ }).click();
   const failed = page.getByRole("alertdialog", { name: "This dialog cannot be shown" });
+  await failed.getByText("The server may have been upgraded").waitFor();
   await failed.getByRole("button", { name: "Load the page again" }).waitFor();
   await page.keyboard.press("Escape");
   await failed.waitFor({ state: "detached" });

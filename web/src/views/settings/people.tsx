@@ -6,7 +6,7 @@ import { Button } from "@/components/ui/button";
 import { Skeleton } from "@/components/ui/skeleton";
 import { useNow } from "@/lib/hooks";
 import { ROLES, type People, type ProgramToken, type SignedIn } from "@/model/settings";
-import { age, moment } from "@/model/time";
+import { age, dateOf, moment } from "@/model/time";
 import { inbox } from "@/server/inbox";
 import { revokeToken, signOutElsewhere, useIsAdmin, usePeople, useTokens } from "@/server/settings";
 import { Command, Failed, Question } from "../agents/marks";
@@ -229,7 +229,7 @@ function Programs() {
               key={each.id}
               name={each.name}
               role={each.role}
-              about={`made by ${each.by}, until ${moment(each.until)}`}
+              about={`made by ${each.by}, until ${dateOf(each.until)}`}
               asked={end(each)}
               onAsk={setAsked}
             />

@@ -10,7 +10,8 @@ import { startBrowser, watch } from "./browser";
 import { RealServer } from "./real-server";
 import { Standin } from "./standin";
 
-export type VisitOptions = BrowserContextOptions & { path?: string };
+/** With `at`, the page's clock begins there, and the test moves it. */
+export type VisitOptions = BrowserContextOptions & { path?: string; at?: string };
 
 interface Pages {
   /** One for all tests of a file. */
@@ -72,8 +73,9 @@ export const test = pages.extend<AtStandin>({
   },
   newPage: async ({ server, newPage }, use) => use((options = {}) => newPage({ baseURL: server.origin, ...options })),
   visit: async ({ server, newPage }, use) =>
-    use(async ({ path = "/inbox", ...options } = {}) => {
+    use(async ({ path = "/inbox", at, ...options } = {}) => {
       const page = await newPage(options);
+      if (at !== undefined) await page.clock.install({ time: at });
       await signIn(page, server.link(path));
       return page;
     }),

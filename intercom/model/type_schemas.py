@@ -21,7 +21,7 @@ NULL: Schema = {"type": "null"}
 _SIMPLE: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-def of_type(hint: Any, of_class: OfClass) -> Schema:
+def of_type(hint: object, of_class: OfClass) -> Schema:
     """Return the schema of the values of a type, as JSON. `hint` is resolved: no part of it is a text. Raises TypeError
     for a type without a known form."""
     origin, parts = get_origin(hint), get_args(hint)

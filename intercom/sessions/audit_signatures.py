@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from attrs import evolve, frozen
 
@@ -41,8 +40,8 @@ def check_signatures(found: Verification, database: Path, where: Places) -> None
     """Add a fault to `found` for each approval without a genuine signature while an operator key counted, for each
     other act that has to be signed and is not, and for each recorded signature that is not genuine.
 
-    Whether a key counted follows from the order of the entries, which are chained: whoever writes one chooses its
-    time."""
+    Whether a key counted follows from the order of the entries, which are chained. The program that writes one
+    chooses its time."""
     with closing(audit_chain.connect(database)) as db:
         keys = _keys(db, found)
         if not keys:
@@ -93,8 +92,8 @@ def _fault_of_approval(
 
 
 def _add_fault(found: Verification, entry: int, judge: Callable[[], str | None]) -> None:
-    """Add the fault that is found in what an entry is about, if any. Whoever wrote it may have put anything anywhere:
-    what cannot be judged is a fault of this entry, and does not end the verification."""
+    """Add the fault that is found in what an entry is about, if any. Another program may have put anything
+    anywhere: what cannot be judged is a fault of this entry, and does not end the verification."""
     try:
         fault = judge()
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -459,9 +458,11 @@ def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
     return operator_keys.verifies(signer, act.signature, said)
 
 
-def _read(text: Any) -> JsonObject | None:
+def _read(text: object) -> JsonObject | None:
     """Return the data of an entry or the signature of a row; None if it is not one JSON object that says each thing
     once. Another program may have stored anything there."""
+    if not isinstance(text, str | bytes | None):
+        return None
     try:
         data = json.loads(text or "{}", object_pairs_hook=_once)
     except (ValueError, TypeError, RecursionError):
@@ -469,7 +470,7 @@ def _read(text: Any) -> JsonObject | None:
     return data if isinstance(data, dict) else None
 
 
-def _data(text: Any) -> JsonObject:
+def _data(text: object) -> JsonObject:
     return _read(text) or {}
 
 

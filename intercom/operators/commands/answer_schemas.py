@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from inspect import cleandoc
 from types import FunctionType
-from typing import Any, NotRequired, get_args, get_origin, get_type_hints
+from typing import NotRequired, get_args, get_origin, get_type_hints
 
 from attrs import AttrsInstance, define, field, fields
 
@@ -228,21 +228,21 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
 }
 
 #: What stands for JSON in annotations refers to itself.
-_ALIASES: dict[str, Any] = {"Json": Any, "JsonObject": dict[str, Any]}
+_ALIASES: dict[str, object] = {"Json": object, "JsonObject": dict[str, object]}
 
 
 @functools.cache
-def _hints(annotated: Any) -> dict[str, Any]:
+def _hints(annotated: Callable[..., object]) -> dict[str, object]:
     return get_type_hints(annotated, localns=_ALIASES)
 
 
-def _type_of(kind: type, attribute: str) -> Any:
+def _type_of(kind: type, attribute: str) -> object:
     """Return the type of an attribute or a property of a class."""
     found = _hints(kind).get(attribute)
     return found if found is not None else _return_type(getattr(kind, attribute).fget)
 
 
-def _return_type(function: Any) -> Any:
+def _return_type(function: Callable[..., object]) -> object:
     """Return the type of what a function returns. Raises TypeError if it does not say."""
     found = _hints(function).get("return")
     if found is None:
@@ -267,7 +267,7 @@ class AnswerSchemas:
         # Nothing refers to an answer that is a form of its own.
         return self._of_properties(handler.entry) if isinstance(handler.entry, Form) else self.of(handler.entry)
 
-    def of(self, part: Any) -> Schema:
+    def of(self, part: object) -> Schema:
         """Return the schema of whatever may stand in a shape. Raises TypeError if it says not enough."""
         match part:
             case Shape():
@@ -306,11 +306,11 @@ class AnswerSchemas:
 
         return self._named(_name(kind), kind, make)
 
-    def _of_properties(self, part: Shape | Form[Any]) -> Schema:
+    def _of_properties(self, part: object) -> Schema:
         properties, absent = self._properties(part)
         return _object(properties, absent)
 
-    def _properties(self, part: Any) -> tuple[dict[str, Schema], frozenset[str]]:
+    def _properties(self, part: object) -> tuple[dict[str, Schema], frozenset[str]]:
         """Return the properties of a shape or a form, and the names of those that may be absent."""
         match part:
             case FunctionType():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from intercom.model.errors import InvalidState
 from intercom.model.gateway_view import (
@@ -85,7 +84,7 @@ async def gateway_tail(
     return await _gateway(service).tail(id, start=start, limit=limit)
 
 
-@returns(shape(lines=[EvidenceLine], exports=[dict[str, Any]]))
+@returns(shape(lines=[EvidenceLine], exports=[dict[str, object]]))
 def _evidence_form(found: EvidenceFound) -> JsonObject:
     """Return the form of kept results. Exports are JSON already, and may be nested deeper than `plain` goes."""
     return {"lines": plain(found.lines), "exports": list(found.exports)}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from intercom.store.audit_chain import Verification
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 #: How many characters of diffs one listing carries; further diffs are omitted and marked as such.
 LISTED_DIFFS = 4 * 1024 * 1024
@@ -76,7 +76,7 @@ class Under:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, value: Any) -> JsonObject:
+    def __call__(self, value: object) -> JsonObject:
         return {self.name: plain(value)}
 
 
@@ -98,21 +98,21 @@ class Shape(NamedTuple):
     """
 
     name: str
-    merged: tuple[Callable[[Any], JsonObject], ...]
-    properties: Mapping[str, Any]
+    merged: tuple[Callable[..., JsonObject], ...]
+    properties: Mapping[str, object]
 
 
-def shape(*merged: str | Callable[[Any], JsonObject], **properties: Any) -> Shape:
+def shape(*merged: str | Callable[..., JsonObject], **properties: object) -> Shape:
     """Return the shape of an object with the properties of the `merged` forms and with these. A text among the forms is
     the name of its schema."""
     name = "".join(each for each in merged if isinstance(each, str))
     return Shape(name, tuple(each for each in merged if not isinstance(each, str)), properties)
 
 
-_RETURNED: dict[Callable[..., Any], Any] = {}
+_RETURNED: dict[Callable[..., object], object] = {}
 
 
-def returns(part: Any) -> Callable[[F], F]:
+def returns(part: object) -> Callable[[F], F]:
     """Say of a function which JSON value it returns: a shape, or what may stand in one."""
 
     def tie(function: F) -> F:
@@ -122,7 +122,7 @@ def returns(part: Any) -> Callable[[F], F]:
     return tie
 
 
-def returned_by(function: Callable[..., Any]) -> Any:
+def returned_by(function: Callable[..., object]) -> object:
     """Return what was said of a function. Raises TypeError if nothing was."""
     if function not in _RETURNED:
         raise TypeError(f"nothing says what {function.__name__} returns: add returns(shape(...)) above it")

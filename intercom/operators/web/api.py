@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from attrs import frozen
 
@@ -278,7 +277,7 @@ _ROOM_EVENTS = {
 }
 
 
-def _stream(schemas: AnswerSchemas, events: Mapping[str, Any]) -> JsonObject:
+def _stream(schemas: AnswerSchemas, events: Mapping[str, object]) -> JsonObject:
     """Return the schema of a stream, which is that of each event."""
     return {
         "oneOf": [

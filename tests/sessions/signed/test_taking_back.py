@@ -223,24 +223,6 @@ async def test_the_decision_that_is_meant_is_signed_and_another_one_stays(
     assert signature_faults(server) == []
 
 
-async def test_without_a_named_decision_it_is_about_those_before_it_was_signed(
-    server: VirtualServer, agent: AgentClient, key: Key
-) -> None:
-    """It is refused at first. A process that saw it sends it again, after the next decision."""
-    id = (await agent.propose()).request_id
-    signed = command(server, key, id)
-    with pytest.raises(IntercomError, match="nothing to take back"):
-        await send(server, signed)
-    await server.later(1)
-    await approve(server, key, id)
-    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
-        db.execute("delete from answered_call")
-        db.commit()
-    with pytest.raises(IntercomError, match="made after this was signed"):
-        await send(server, signed)
-    assert (await server.app.service.card(id)).state is CardState.APPROVED
-
-
 async def test_what_the_log_could_not_verify_later_is_refused(
     server: VirtualServer, agent: AgentClient, key: Key
 ) -> None:
@@ -332,7 +314,8 @@ async def test_a_grant_that_only_the_log_names_does_not_hinder(
 async def test_without_a_named_decision_the_time_is_that_of_its_signature(
     server: VirtualServer, agent: AgentClient, key: Key
 ) -> None:
-    """A process that saw an act sends it again after the next decision, and changes the time in that one's row."""
+    """It is refused at first. A process that saw it sends it again after the next decision, as that one is, and with
+    another time in its row."""
     id = (await agent.propose()).request_id
     signed = command(server, key, id)
     with pytest.raises(IntercomError, match="nothing to take back"):
@@ -343,11 +326,13 @@ async def test_without_a_named_decision_the_time_is_that_of_its_signature(
     assert decided is not None
     assert decided.signature is not None
     no_time = json.dumps(signature_data(evolve(decided.signature, at="0001-01-01T00:00:00+23:59")))
-    for name, text in (("decided_at", "2000-01-01T00:00:00.000000+00:00"), ("signature", no_time)):
-        sql(server, f"update approval_request set {name} = ? where id = ?", text, id)
-        with contextlib.closing(sqlite3.connect(server.app.database)) as db:
-            db.execute("delete from answered_call")
-            db.commit()
+    for column, text in (
+        ("status", "approved"),
+        ("decided_at", "2000-01-01T00:00:00.000000+00:00"),
+        ("signature", no_time),
+    ):
+        sql(server, f"update approval_request set {column} = ? where id = ?", text, id)
+        sql(server, "delete from answered_call")
         with pytest.raises(IntercomError, match="made after this was signed"):
             await send(server, signed)
     assert (await server.app.service.card(id)).state is CardState.APPROVED

@@ -345,7 +345,7 @@ class DemoServer:
     def server(self) -> int | None:
         """Return the process id of the running server, or None."""
         holder = lock.holder(self.where.database)
-        return holder.pid if holder is not None and holder.pid else None
+        return None if holder is None else holder.pid
 
     def server_other_than(self, before: int | None) -> int:
         """Wait for a server whose process id is not `before`. Raises DemoFailed if none comes."""

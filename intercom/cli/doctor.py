@@ -240,6 +240,8 @@ def _server(where: Places, database: Path) -> Iterator[Finding]:
 def _silent(where: Places, holder: lock.Holder | None) -> Finding:
     if holder is None:
         return Finding("server", State.OK, "none is running; the next agent starts it")
+    if holder.pid is None:
+        return Finding("server", State.WARN, "one is starting at this moment", "run agent-intercom doctor again")
     return Finding(
         "server",
         State.FAULT,

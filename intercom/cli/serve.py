@@ -152,7 +152,7 @@ def take_over(where: Places, database: Path) -> int:
     while (claim := launch.claim(where)) is None:
         if time.monotonic() >= deadline:
             text = f"another server is being started, and was not ready within {STOP_SECONDS:.0f} s: try again"
-            raise lock.DatabaseLocked(text, lock.Holder(0, ""))
+            raise lock.DatabaseLocked(text, lock.Holder(None, ""))
         time.sleep(0.05)
     try:
         ended = lock.end_holder(database, seconds=STOP_SECONDS)

@@ -28,9 +28,9 @@ _APART = sys.platform.startswith("linux")
 
 @attrs.frozen
 class Holder:
-    """The server that has the lock: process id and version. They are 0 and "" while it is taking the lock."""
+    """The server that has the lock: process id and version. They are None and "" while it is taking the lock."""
 
-    pid: int
+    pid: int | None
     version: str
 
 
@@ -156,9 +156,8 @@ def end_holder(database: str | os.PathLike[str], *, seconds: float) -> Holder | 
     deadline = time.monotonic() + seconds
     asked: Holder | None = None
     while (found := holder(database)) is not None and (asked is None or found == asked):
-        # One that is taking the lock has not written its process id yet, and 0 would be every process of our group.
-        if asked is None and found.pid:
-            _ask_to_stop(found)
+        if asked is None and found.pid is not None:
+            _ask_to_stop(found, found.pid)
             asked = found
         if time.monotonic() >= deadline:
             who = f"the server (process {found.pid})" if found.pid else "a starting server"
@@ -167,14 +166,14 @@ def end_holder(database: str | os.PathLike[str], *, seconds: float) -> Holder | 
     return asked
 
 
-def _ask_to_stop(server: Holder) -> None:
+def _ask_to_stop(server: Holder, pid: int) -> None:
     try:
-        os.kill(server.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         # It has just ended, or it is in another container.
         pass
     except PermissionError:
-        raise DatabaseLocked(f"the server (process {server.pid}) may not be stopped by this user", server) from None
+        raise DatabaseLocked(f"the server (process {pid}) may not be stopped by this user", server) from None
 
 
 def lock_path(database: str | os.PathLike[str]) -> str:
@@ -232,6 +231,9 @@ def _identity(file: str | int) -> tuple[int, int] | None:
 def _read(descriptor: int) -> Holder:
     try:
         found = json.loads(os.pread(descriptor, 4096, 0))
-        return Holder(int(found["pid"]), str(found["version"]))
+        # 0 and below would be groups of processes.
+        if (pid := int(found["pid"])) > 0:
+            return Holder(pid, str(found["version"]))
     except (ValueError, KeyError, TypeError):
-        return Holder(0, "")
+        pass
+    return Holder(None, "")

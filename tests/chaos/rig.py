@@ -305,7 +305,7 @@ class Rig:
             if not self.database.parent.exists():
                 return False
             holder = lock.holder(self.database)
-            found = 0 if holder is None else holder.pid
+            found = 0 if holder is None else holder.pid or 0
             return found != 0 and found not in self.servers
 
         self.until(there, BACK_SECONDS, "there is a server")

@@ -57,10 +57,11 @@ def test_two_names_of_one_database_share_a_lock(tmp_path: Path) -> None:
         acquire(tmp_path / "name" / "db", version="1")
 
 
-def test_a_holder_that_has_not_written_its_name_yet_is_still_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", ["", '{"pid": 0, "version": "1"}', '{"pid": -1, "version": "1"}'])
+def test_a_holder_that_has_not_written_its_name_yet_is_still_one(tmp_path: Path, written: str) -> None:
     with acquire(tmp_path / "db", version="1"):
-        (tmp_path / "db.lock").write_text("")
-        assert holder(tmp_path / "db") == Holder(0, "")
+        (tmp_path / "db.lock").write_text(written)
+        assert holder(tmp_path / "db") == Holder(None, "")
         with pytest.raises(DatabaseLocked, match="another agent-intercom server uses"):
             acquire(tmp_path / "db", version="1")
 

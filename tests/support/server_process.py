@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -81,8 +82,11 @@ class Home:
         return made
 
     def server(self) -> int | None:
-        """The pid of the server that runs, if one does."""
-        holder = lock.holder(Path(self.places.database))
+        """The pid of the server that runs, if one does. Waits until one that takes the lock has written its pid."""
+        deadline = time.monotonic() + 20
+        while (holder := lock.holder(Path(self.places.database))) is not None and holder.pid is None:
+            assert time.monotonic() < deadline, "a server has not written its process id"
+            time.sleep(0.01)
         return None if holder is None else holder.pid
 
     def kill(self) -> None:

@@ -46,6 +46,8 @@ class Way:
 KILL = "{python} {programs}/kill_server.py {database}"
 #: The relay is the other child of the shell's parent, the agent's client.
 KILL_RELAY = "for pid in $(pgrep -P $PPID); do [ $pid = $$ ] || kill -9 $pid; done; "
+#: Runs up to the next quote while no relay starts another server: the start lock is held.
+ALONE = "flock $XDG_RUNTIME_DIR/agent-intercom/agent-intercom.start sh -c '"
 AGAIN = KILL + "; n=0; until {ctl} approve {id} | grep -q . || [ $n = 20 ]; do n=$((n+1)); done; {ctl} approve {id}"
 
 WAYS: tuple[Way, ...] = (
@@ -114,9 +116,8 @@ WAYS: tuple[Way, ...] = (
     ),
     Way(
         "by a configuration that trusts agents, on a killed server",
-        "printf '[ctl]\\ntrust_agent_processes = true\\n' >{spare}/config.toml;"
-        # While its start lock is held no relay starts another server.
-        " flock $XDG_RUNTIME_DIR/agent-intercom/agent-intercom.start sh -c '"
+        "printf '[ctl]\\ntrust_agent_processes = true\\n' >{spare}/config.toml; "
+        + ALONE
         + KILL
         + "; timeout 60 {python} -m intercom.cli.main serve --config {spare}/config.toml >/dev/null 2>&1 &"
         " for n in 1 2 3 4 5 6 7 8 9 10; do {ctl} approve {id} </dev/null; done'",
@@ -128,7 +129,7 @@ WAYS: tuple[Way, ...] = (
     ),
     Way(
         "through the library",
-        KILL + "; {python} {programs}/embedded.py {id}",
+        ALONE + KILL + "; {python} {programs}/embedded.py {id}'",
         SERVER,
     ),
     # by settings

@@ -211,6 +211,8 @@ FAULTS = [
     ('[rooms]\ndatabase_url = "postgresql://u:p@h/d"', "write database_url_env, the name of a variable"),
     ('[rooms]\npublic_url = "rooms.example.org"', "rooms.public_url must be an address like https://rooms.example.org"),
     ('[rooms]\npublic_url = "https://a.example/?x=1"', "rooms.public_url must be an address like"),
+    ('[rooms]\npublic_url = "https://a.example:99999"', "rooms.public_url must be an address like"),
+    ('[web]\npublic_url = "https://a.example:99999"', "web.public_url must be an address like"),
     ('[rooms]\npace = "fast"', 'rooms.pace is "fast" but must be "normal" or "slow"'),
     (
         "[rooms]\nactive_seconds = 60\ndisconnected_seconds = 60",

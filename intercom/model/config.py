@@ -29,6 +29,7 @@ from intercom.model.setting_checks import (
     SECONDS_OR_NONE,
     Check,
     address,
+    base_url,
     between,
     is_loopback,
     matching,
@@ -297,7 +298,7 @@ class WebSettings:
         "The address of a reverse proxy that signs people in and leads to this port, for example"
         " `https://intercom.example.org`. Default: the page is reached on this machine only. The proxy has to show a"
         " secret, and `port` must be set.",
-        matching(r"https://[A-Za-z0-9._-]+(:\d{1,5})?", "an address like https://intercom.example.org, without a path"),
+        base_url(r"https://[A-Za-z0-9._-]+(:\d{1,5})?", "an address like https://intercom.example.org, without a path"),
         port_of_proxy,
     )
     members: Mapping[str, WebRole] = setting(
@@ -486,7 +487,7 @@ class RoomsSettings:
         None,
         "The address at which teams reach the rooms, for example `https://rooms.example.org`. `agent-intercom-ctl rooms"
         " url` changes it while the server runs, and has precedence. Default: the address that the server listens on.",
-        matching(BASE_URL, BASE_URL_FORM),
+        base_url(BASE_URL, BASE_URL_FORM),
     )
     pace: Pace = setting(
         Pace.NORMAL,

@@ -64,9 +64,9 @@ BASE_URL = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-
 BASE_URL_FORM = "an address like https://rooms.example.org, without a query"
 
 
-def is_base_url(text: str) -> bool:
+def is_base_url(text: str, form: str = BASE_URL) -> bool:
     """Whether this can be the public address of a server: it has this form, and a port and a host that there can be."""
     try:
-        return re.fullmatch(BASE_URL, text) is not None and urlsplit(text).port != 0
+        return re.fullmatch(form, text) is not None and urlsplit(text).port != 0
     except ValueError:
         return False

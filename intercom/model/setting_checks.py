@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from intercom.model.limits import is_base_url
+
 Check = Callable[[Any, Any, Any], None]
 
 #: Ten years. A much later deadline does not fit a date.
@@ -67,6 +69,16 @@ def address(_owner: object, _setting: object, value: str) -> None:
         raise ValueError(
             f"must be an IP address of this machine (0.0.0.0 for all) or localhost, not {value!r}"
         ) from None
+
+
+def base_url(form: str, means: str) -> Check:
+    """Return a check that a text (or None) is the public address of a server, of this form. `means` describes it."""
+
+    def check(_owner: object, _setting: object, value: str | None) -> None:
+        if value is not None and not is_base_url(value, form):
+            raise ValueError(f"must be {means}, not {value!r}")
+
+    return check
 
 
 #: Times that many settings have, in seconds and in days.

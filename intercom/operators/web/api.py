@@ -152,19 +152,22 @@ _SCHEMAS: dict[Kind, JsonObject] = {
     Kind.OFFSET: {"type": "integer", "minimum": 0},
     Kind.FLAG: {"type": "boolean"},
 }
-#: The refusals that any request may get, and when.
+#: The refusals that any request may get, with the name of each in the document, and when.
 FAILURES = {
-    400: "The body or a field is malformed.",
-    401: "Nobody is signed in in this browser, or the token does not count.",
-    403: "The role, the process or the page that sends this may not do it, or the decision is not signed.",
-    404: "There is no such thing or path.",
-    409: "Another decision came first, or the state does not allow this.",
-    413: "The request is too large.",
-    415: "The body is no `application/json`.",
-    421: "The server is called by a name that is not its own.",
-    422: "The command was refused for another reason; `code` says which.",
-    429: "Too much is queued: try again later.",
-    503: "A part of the server is restarting: try again after `retry_after` seconds.",
+    400: ("BadRequest", "The body or a field is malformed."),
+    401: ("Unauthorized", "Nobody is signed in in this browser, or the token does not count."),
+    403: (
+        "Forbidden",
+        "The role, the process or the page that sends this may not do it, or the decision is not signed.",
+    ),
+    404: ("NotFound", "There is no such thing or path."),
+    409: ("Conflict", "Another decision came first, or the state does not allow this."),
+    413: ("ContentTooLarge", "The request is too large."),
+    415: ("UnsupportedMediaType", "The body is no `application/json`."),
+    421: ("MisdirectedRequest", "The server is called by a name that is not its own."),
+    422: ("UnprocessableContent", "The command was refused for another reason; `code` says which."),
+    429: ("TooManyRequests", "Too much is queued: try again later."),
+    503: ("ServiceUnavailable", "A part of the server is restarting: try again after `retry_after` seconds."),
 }
 
 
@@ -246,6 +249,10 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         "paths": paths,
         "components": {
             "schemas": {"Error": _ERROR, "Me": _ME, **schemas.named},
+            "responses": {
+                name: {"description": said, "content": {"application/json": {"schema": _ref("Error")}}}
+                for name, said in FAILURES.values()
+            },
             "securitySchemes": {
                 "session": {"type": "apiKey", "in": "cookie", "name": "intercom_session_PORT"},
                 "csrf": {"type": "apiKey", "in": "header", "name": "X-Intercom-CSRF"},
@@ -314,8 +321,7 @@ def _operation(
     if answer is not None:
         done["content"] = {media: {"schema": answer}}
     failures: JsonObject = {
-        str(status): {"description": said, "content": {"application/json": {"schema": _ref("Error")}}}
-        for status, said in FAILURES.items()
+        str(status): {"$ref": f"#/components/responses/{name}"} for status, (name, _) in FAILURES.items()
     }
     # Each entry of the list is one way, and needs all of its schemes.
     security: list[Json] = [] if not signed_in else [_BY_SESSION] if for_pages else [_BY_SESSION, {"token": []}]

@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import psutil
@@ -136,21 +136,9 @@ async def compare(ways: list[Way], argument: str) -> None:
     singles: dict[str, list[float]] = {way.name: [] for way in ways}
     rates: dict[str, list[float]] = {way.name: [] for way in ways}
     async with contextlib.AsyncExitStack() as stack:
-        calls: list[tuple[str, Callable[[], object]]] = []
+        calls: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         for way in ways:
-            parameters = StdioServerParameters(
-                command=way.command[0], args=way.command[1:], env=dict(os.environ), cwd=os.getcwd()
-            )
-            client = await stack.enter_async_context(Client(stdio_client(parameters), mode=way.mode))
-            await listed(client, way.tool)
-
-            async def call(client: Client = client, tool: str = way.tool) -> None:
-                result = await client.call_tool(tool, {argument: "hello"})
-                assert not result.is_error, result
-
-            for _ in range(50):
-                await call()
-            calls.append((way.name, call))
+            calls.append((way.name, await stack.enter_async_context(connected(way, argument))))
         for _ in range(ROUNDS):
             for name, call in calls:
                 singles[name].append(await median(call))
@@ -166,6 +154,34 @@ async def compare(ways: list[Way], argument: str) -> None:
         print(f"{f'{way.name}, {AT_ONCE} at once':<58} {statistics.median(rates[way.name]):9.0f} /s         {reach}")
 
 
+async def seconds_of_a_call() -> float:
+    """Return what one call of the bare server through the gateway takes, in seconds: the median, after a warm-up."""
+    name, command, argument = downstreams()[0]
+    with home() as root:
+        configure(root, {name: command})
+        serve(root)
+        async with connected(ways_to(root, name, command)[1], argument) as call:
+            return statistics.median([await median(call) for _ in range(ROUNDS)])
+
+
+@contextlib.asynccontextmanager
+async def connected(way: Way, argument: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Yield what calls the tool by this way once, warm."""
+    parameters = StdioServerParameters(
+        command=way.command[0], args=way.command[1:], env=dict(os.environ), cwd=os.getcwd()
+    )
+    async with Client(stdio_client(parameters), mode=way.mode) as client:
+        await listed(client, way.tool)
+
+        async def call() -> None:
+            result = await client.call_tool(way.tool, {argument: "hello"})
+            assert not result.is_error, result
+
+        for _ in range(50):
+            await call()
+        yield call
+
+
 async def listed(client: Client, tool: str) -> None:
     """Wait until a tool is listed: a downstream behind the gateway takes a moment to start."""
     with trio.fail_after(60):
@@ -173,23 +189,23 @@ async def listed(client: Client, tool: str) -> None:
             await trio.sleep(0.2)
 
 
-async def median(call: Callable[[], object]) -> float:
+async def median(call: Callable[[], Awaitable[None]]) -> float:
     times = []
     for _ in range(CALLS):
         began = time.perf_counter()
-        await call()  # type: ignore[misc]
+        await call()
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
 
-async def rate(call: Callable[[], object]) -> float:
+async def rate(call: Callable[[], Awaitable[None]]) -> float:
     left = BURST
 
     async def work() -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await call()  # type: ignore[misc]
+            await call()
 
     began = time.perf_counter()
     async with trio.open_nursery() as nursery:

@@ -31,7 +31,7 @@ import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { mayDecide } from "@/model/keys";
 import { oneLine } from "@/model/visible";
-import { useInbox, type Inbox } from "@/server/inbox";
+import { inbox, useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
 import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
@@ -71,6 +71,13 @@ function Opened() {
       {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
     </>
   );
+}
+
+/** Show in the tab's title how many requests wait, also while it is hidden. In a room, its own title stands there. */
+export function showWaiting(): void {
+  if (/^\/rooms\/./.test(location.pathname)) return;
+  const waiting = inbox.identity.state === "signed-in" ? inbox.board.waiting : 0;
+  document.title = waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
 }
 
 export function App() {
@@ -127,12 +134,7 @@ export function App() {
     navigate(isWide ? "/inbox" : "/inbox#open", { replaces: true });
   }, [wanted, isLive, isWide, inbox, inbox.wasReady, board]);
 
-  useEffect(() => {
-    const waiting = board.waiting;
-    // A room's own title stands there.
-    if (view === "rooms" && location.pathname !== "/rooms") return;
-    document.title = identity.state === "signed-in" && waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
-  });
+  useEffect(showWaiting);
 
   useKeys({ view, isOpen, isWide, isHelp, setHelp, session, setSession, detail });
 

@@ -1,7 +1,7 @@
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { App } from "./app";
+import { App, showWaiting } from "./app";
 import { inbox } from "./server/inbox";
 import { notifications } from "./server/notifications";
 import "./styles.css";
@@ -19,6 +19,7 @@ if (root) {
 
 void inbox.enter();
 notifications.start();
+inbox.drawing.watch(showWaiting);
 // A new link that is opened in a tab with the page only changes the fragment.
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#sign-in=")) void inbox.enter();

@@ -48,6 +48,17 @@ describe("the list", () => {
     expect(cardOf(cardEntry({ risk_level: "catastrophic" })).risk).toBe("critical");
   });
 
+  test("is also known by session", () => {
+    const one = add({ session_id: "s-1" });
+    add({ session_id: "s-2" });
+    expect(board.ofSession("s-1").map((card) => card.id)).toEqual([one.id]);
+    const two = add({ session_id: "s-1" });
+    expect(board.ofSession("s-1").map((card) => card.id)).toEqual([one.id, two.id]);
+    board.take({ ...one, status: "approved" });
+    expect(board.ofSession("s-1").map((card) => card.id)).toEqual([two.id]);
+    expect(board.ofSession("s-3")).toEqual([]);
+  });
+
   test("is filtered by words of title, path and workspace", () => {
     add({ title: "Drop a table" });
     const kept = cardOf(proposal("Add the tax"));

@@ -74,6 +74,8 @@ interface Seen {
 export class Board {
   #open = new Map<string, Card>();
   #listed: Card[] | null = null;
+  /** The open cards by session, as they were at this revision. */
+  #bySession: { revision: number; cards: ReadonlyMap<string, Card[]> } | null = null;
   #selected: string | null = null;
   /** Where in the list the selected card was, so that the next key goes on from there. */
   #place = 0;
@@ -113,6 +115,20 @@ export class Board {
 
   get cards(): readonly Card[] {
     return [...this.#open.values()];
+  }
+
+  /** The open cards of a session. */
+  ofSession(id: string): readonly Card[] {
+    if (this.#bySession?.revision !== this.revision) {
+      const cards = new Map<string, Card[]>();
+      for (const card of this.#open.values()) {
+        const others = cards.get(card.sessionId);
+        if (others) others.push(card);
+        else cards.set(card.sessionId, [card]);
+      }
+      this.#bySession = { revision: this.revision, cards };
+    }
+    return this.#bySession.cards.get(id) ?? [];
   }
 
   /** Return an open card as it is now; null if it is not open any more. */

@@ -252,12 +252,15 @@ export interface Comment {
 export const MOST_COMMENTS = 100;
 export const LONGEST_COMMENT = 2000;
 
+const NO_COMMENTS: { fitting: Comment[]; orphaned: Comment[] } = { fitting: [], orphaned: [] };
+
 /** Fit comments to the diff as it is now. One on a line that is not shown any more becomes one on its file; one on a
  *  file that is gone is returned apart, so that nothing written is lost. */
 export function fitComments(
   comments: readonly Comment[],
   model: DiffModel,
 ): { fitting: Comment[]; orphaned: Comment[] } {
+  if (comments.length === 0) return NO_COMMENTS;
   const shown = linesShown(model);
   const fitting: Comment[] = [];
   const orphaned: Comment[] = [];

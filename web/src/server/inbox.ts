@@ -1,7 +1,8 @@
 /** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
 
 import { QueryClient, type InvalidateQueryFilters } from "@tanstack/react-query";
-import { useState, useSyncExternalStore } from "react";
+import { useState } from "react";
+import { Drawing, useDrawing } from "../lib/drawing";
 import { nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
 import { Board, contentOf, LATE, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
@@ -98,9 +99,8 @@ export class Inbox {
   opened: Opened | null = null;
   /** What a screen reader says next. */
   announced = "";
-  #listeners = new Set<() => void>();
-  #revision = 0;
-  #scheduled = false;
+  /** What is drawn of all this. */
+  readonly drawing = new Drawing();
   #nextMessage = 1;
   #came = 0;
   #asking: ReturnType<typeof setTimeout> | undefined;
@@ -116,24 +116,10 @@ export class Inbox {
   /** What the authenticator does now: it takes one request at a time. */
   #signing: Promise<unknown> = Promise.resolve();
 
-  // --- for React
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
-  readonly snapshot = (): number => this.#revision;
-
-  /** Draw again. Many changes in one turn of the event loop are drawn once. */
+  /** Draw again, and say what the board has to tell. */
   readonly changed = (): void => {
     for (const text of this.board.told()) this.say("warning", text);
-    if (this.#scheduled) return;
-    this.#scheduled = true;
-    queueMicrotask(() => {
-      this.#scheduled = false;
-      this.#revision += 1;
-      for (const listener of this.#listeners) listener();
-    });
+    this.drawing.changed();
   };
 
   // --- signing in
@@ -748,6 +734,6 @@ export function useDraft(key: string): [string, (text: string) => void] {
 
 /** Draw again whenever the inbox changes, and return it. */
 export function useInbox(): Inbox {
-  useSyncExternalStore(inbox.subscribe, inbox.snapshot);
+  useDrawing(inbox.drawing);
   return inbox;
 }

@@ -1,6 +1,6 @@
 /** Notifications of this browser: whether they are wanted and allowed, and what is told while nobody looks. */
 
-import { useSyncExternalStore } from "react";
+import { Drawing, useDrawing } from "@/lib/drawing";
 import { navigate } from "@/lib/hooks";
 import { Digest, type ToWorker } from "@/model/notifications";
 import { inbox } from "./inbox";
@@ -43,8 +43,7 @@ class Notifications {
   /** Whether this tab notifies: one of all tabs does. */
   #isFirst = false;
   #hasRenewed = false;
-  #listeners = new Set<() => void>();
-  #revision = 0;
+  readonly drawing = new Drawing();
 
   /** Begin, once the page is there. */
   start(): void {
@@ -62,22 +61,9 @@ class Notifications {
     inbox.beforeLeaving = async () => {
       if (hasPush()) await import("./push").then(({ leave }) => leave()).catch(() => undefined);
     };
-    inbox.subscribe(this.#look);
+    inbox.drawing.watch(this.#look);
     document.addEventListener("visibilitychange", this.#look);
     setInterval(this.#look, INTERVAL);
-  }
-
-  // --- for React
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
-  readonly snapshot = (): number => this.#revision;
-
-  #changed(): void {
-    this.#revision += 1;
-    for (const listener of this.#listeners) listener();
   }
 
   // --- whether
@@ -100,14 +86,14 @@ class Notifications {
     const isAllowed = (await Notification.requestPermission()) === "granted";
     if (isAllowed) want("on");
     this.#look();
-    this.#changed();
+    this.drawing.changed();
     return isAllowed;
   }
 
   turnOff(): void {
     want("off");
     for (const tag of ["waiting", "ending"] as const) void this.#tell({ type: "close", tag });
-    this.#changed();
+    this.drawing.changed();
   }
 
   /** The registration of the service worker; null if the browser has none. */
@@ -174,6 +160,6 @@ export const notifications = new Notifications();
 
 /** Draw again whenever it changes, and return it. */
 export function useNotifications(): Notifications {
-  useSyncExternalStore(notifications.subscribe, notifications.snapshot);
+  useDrawing(notifications.drawing);
   return notifications;
 }

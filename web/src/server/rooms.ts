@@ -1,7 +1,8 @@
 /** One room that is being looked at: its stream, which comes back by itself, and what was read of its feed. */
 
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState, useSyncExternalStore } from "react";
+import { useEffect, useState } from "react";
+import { Drawing, useDrawing } from "../lib/drawing";
 import {
   applyEvent,
   changeIn,
@@ -43,9 +44,7 @@ export class OpenRoom {
   /** What a screen reader says next. */
   announced = "";
   readonly #stream: SharedStream;
-  #listeners = new Set<() => void>();
-  #revision = 0;
-  #isScheduled = false;
+  readonly drawing = new Drawing();
   #authors = new Map<string, number>();
   #saying: ReturnType<typeof setTimeout> | undefined;
   #hiding: ReturnType<typeof setTimeout> | undefined;
@@ -58,7 +57,7 @@ export class OpenRoom {
         link: (link) => {
           this.link = link;
           if (link.state === "signed-out") inbox.hurry();
-          this.#changed();
+          this.drawing.changed();
         },
         interrupted: () => undefined,
       },
@@ -68,24 +67,6 @@ export class OpenRoom {
       browserTabs(),
       STREAMS,
     );
-  }
-
-  // --- for React
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
-  readonly snapshot = (): number => this.#revision;
-
-  #changed(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    queueMicrotask(() => {
-      this.#isScheduled = false;
-      this.#revision += 1;
-      for (const listener of this.#listeners) listener();
-    });
   }
 
   // --- the stream
@@ -144,13 +125,13 @@ export class OpenRoom {
         }, QUIET);
       }
     }
-    this.#changed();
+    this.drawing.changed();
   }
 
   #say(text: string): void {
     if (!text) return;
     this.announced = this.announced === text ? `${text}\u00a0` : text;
-    this.#changed();
+    this.drawing.changed();
   }
 
   // --- what was before
@@ -168,10 +149,10 @@ export class OpenRoom {
       // It is asked for again as long as somebody looks there.
       setTimeout(() => {
         this.feed.failed(start);
-        this.#changed();
+        this.drawing.changed();
       }, 1_500);
     }
-    this.#changed();
+    this.drawing.changed();
   }
 
   // --- what a person does
@@ -209,7 +190,7 @@ export async function createRoom(title: string, description: string): Promise<st
 export function useRoom(id: string): OpenRoom {
   const [open] = useState(() => new OpenRoom(id));
   useEffect(() => open.follow(), [open]);
-  useSyncExternalStore(open.subscribe, open.snapshot);
+  useDrawing(open.drawing);
   return open;
 }
 

@@ -2,7 +2,7 @@
 
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { CheckIcon, InboxIcon, SearchXIcon } from "lucide-react";
-import { useEffect, useRef } from "react";
+import { memo, useCallback, useEffect, useRef } from "react";
 import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { navigate, useNow } from "@/lib/hooks";
@@ -12,7 +12,7 @@ import { label, past } from "@/model/keys";
 import { age } from "@/model/time";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
-import { useInbox } from "@/server/inbox";
+import { inbox, useInbox } from "@/server/inbox";
 import { baseName, Empty, RiskMark } from "./marks";
 import { Recent } from "./recent";
 
@@ -20,19 +20,20 @@ import { Recent } from "./recent";
 const SAYS_MORE = new Set(["prompt", "standby"]);
 
 export function CardList({ isWide }: { isWide: boolean }) {
-  const inbox = useInbox();
-  const { board } = inbox;
+  const { board } = useInbox();
   const now = useNow(10_000);
   const scroller = useRef<HTMLDivElement>(null);
   const cards = board.listed;
   const selected = board.selected?.id ?? null;
   const place = board.place;
+  // Another function only with another list: with each new one, all rows are measured anew.
+  const keyAt = useCallback((at: number) => cards[at]?.id ?? at, [cards]);
   const virtualizer = useVirtualizer({
     count: cards.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => 76,
     overscan: 8,
-    getItemKey: (at) => cards[at]?.id ?? at,
+    getItemKey: keyAt,
   });
 
   useEffect(() => {
@@ -46,11 +47,14 @@ export function CardList({ isWide }: { isWide: boolean }) {
     }
   }, [selected]); // eslint-disable-line react-hooks/exhaustive-deps
 
-  const open = (id: string) => {
-    board.select(id);
-    inbox.changed();
-    if (!isWide) navigate("/inbox#open");
-  };
+  const open = useCallback(
+    (id: string) => {
+      board.select(id);
+      inbox.changed();
+      if (!isWide) navigate("/inbox#open");
+    },
+    [board, isWide],
+  );
 
   return (
     <section aria-label="Requests" className="flex min-h-0 flex-1 flex-col md:border-r md:bg-sidebar">
@@ -113,7 +117,10 @@ export function CardList({ isWide }: { isWide: boolean }) {
                     now={now}
                     isSelected={card.id === selected}
                     isFirst={selected === null && item.index === 0}
-                    onOpen={() => open(card.id)}
+                    isMarked={board.isMarked(card.id)}
+                    waits={board.decisionOn(card.id)?.act.word ?? null}
+                    sent={board.sentOn(card.id)}
+                    onOpen={open}
                   />
                 </div>
               );
@@ -126,13 +133,21 @@ export function CardList({ isWide }: { isWide: boolean }) {
   );
 }
 
-function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst: boolean; onOpen: () => void }) {
-  const inbox = useInbox();
-  const { board } = inbox;
-  const { card, now, isSelected } = props;
-  const isMarked = board.isMarked(card.id);
-  const waits = board.decisionOn(card.id);
-  const sent = board.sentOn(card.id);
+interface RowProps {
+  card: Card;
+  now: number;
+  isSelected: boolean;
+  isFirst: boolean;
+  isMarked: boolean;
+  /** The decision that waits to be sent, and the one that was sent last. */
+  waits: string | null;
+  sent: string | null;
+  onOpen: (id: string) => void;
+}
+
+/** One request. Drawn only if something of it has changed: a new one would draw all rows on the screen otherwise. */
+const CardRow = memo(function CardRow(props: RowProps) {
+  const { card, now, isSelected, isMarked, waits, sent } = props;
   return (
     <div
       className={cn("group relative flex items-stretch border-b", isSelected ? "bg-selected" : "hover:bg-accent/60")}
@@ -145,7 +160,7 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
         aria-label={`Mark ${oneLine(card.title)}`}
         tabIndex={-1}
         onClick={() => {
-          board.mark(card.id);
+          inbox.board.mark(card.id);
           inbox.changed();
         }}
         className="flex w-10 shrink-0 items-start justify-center pt-3.5 outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
@@ -166,7 +181,7 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
         data-card={card.id}
         aria-current={isSelected}
         tabIndex={isSelected || props.isFirst ? 0 : -1}
-        onClick={props.onOpen}
+        onClick={() => props.onOpen(card.id)}
         className="-ml-1.5 flex min-w-0 flex-1 flex-col gap-1 py-2.5 pr-3 pl-1.5 text-left outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
       >
         <span className="flex w-full items-center gap-2">
@@ -180,7 +195,7 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
               waits || sent ? "font-medium text-primary" : "text-muted-foreground",
             )}
           >
-            {waits ? `${label(waits.act.word)}…` : sent ? `${past(sent)}…` : age(card.createdAt, now)}
+            {waits ? `${label(waits)}…` : sent ? `${past(sent)}…` : age(card.createdAt, now)}
           </span>
         </span>
         <span className="line-clamp-2 w-full leading-snug font-medium [overflow-wrap:anywhere]">
@@ -192,4 +207,4 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
       </button>
     </div>
   );
-}
+});

@@ -3,7 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ScrollTextIcon, SearchXIcon } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
 import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
@@ -79,12 +79,13 @@ function Entries() {
     return [...all.values()].sort((one, other) => other.id - one.id);
   }, [newest.data, older, found.data, asked]);
   const entries = useMemo(() => fitting(known, words), [known, words]);
+  const keyAt = useCallback((at: number) => entries[at]?.id ?? at, [entries]);
   const virtualizer = useVirtualizer({
     count: entries.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => 36,
     overscan: 12,
-    getItemKey: (at) => entries[at]?.id ?? at,
+    getItemKey: keyAt,
   });
   const readOlder = async () => {
     const before = (older.at(-1) ?? newest.data?.at(-1))?.id;

@@ -51,7 +51,7 @@ export function rowsFor(session: Session): readonly Key[] {
 
 export function StatusMark({ session }: { session: Session }) {
   const { board } = useInbox();
-  const isQuiet = board.cards.some((card) => card.kind === "stall" && card.sessionId === session.id);
+  const isQuiet = board.ofSession(session.id).some((card) => card.kind === "stall");
   return (
     <>
       <Badge variant={session.status === "active" ? "success" : session.status === "paused" ? "warning" : "outline"}>
@@ -158,7 +158,7 @@ function Row(props: { session: Session; isSelected: boolean; onSelect: () => voi
   const { board } = useInbox();
   const now = useNow(5_000);
   const done = session.progress.filter((item) => item.status === "done").length;
-  const waiting = board.cards.filter((card) => card.sessionId === session.id).length;
+  const waiting = board.ofSession(session.id).length;
   return (
     <li className={cn("border-b", props.isSelected && "bg-selected")}>
       <button

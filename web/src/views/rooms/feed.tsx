@@ -34,6 +34,9 @@ interface Props {
   mayAct: boolean;
 }
 
+/** The key of a place in the feed. Always the same function: with a new one, the list is measured anew as a whole. */
+const numberAt = (at: number) => at + 1;
+
 export function FeedView({ open, target, pinned, mayAct }: Props) {
   const { feed } = open;
   const scroller = useRef<HTMLDivElement>(null);
@@ -45,7 +48,7 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
     count: total,
     getScrollElement: () => scroller.current,
     estimateSize: () => HEIGHT,
-    getItemKey: (at) => at + 1,
+    getItemKey: numberAt,
     overscan: 6,
     paddingStart: 8,
     paddingEnd: 8,

@@ -13,6 +13,7 @@ import pytest
 
 from intercom.agents.clients import default_call_waits
 from intercom.cli import ctl, main
+from intercom.model.config_tables import tables
 from intercom.model.errors import ERROR_CODES
 from tests.cli.inbox_pictures import MOVING, PICTURES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
@@ -39,6 +40,20 @@ def test_every_error_code_is_on_its_page_with_its_meaning_and_a_way_out() -> Non
     assert {code: meaning for code, meaning, _ in rows} == ERROR_CODES
     assert [code for code, *_ in rows] == list(ERROR_CODES)
     assert all(len(way_out) > 10 for *_, way_out in rows)
+
+
+def test_every_setting_that_a_page_names_with_its_table_exists() -> None:
+    """An unknown setting is a fault of the whole file, with which no server starts."""
+    known = {(table.name, each.name) for table in tables() for each in table.settings}
+    free = {table.name for table in tables() if table.free}
+    named = [
+        (page.name, *found)
+        for page in [ROOT / "README.md", *DOCS.rglob("*.md")]
+        # In `[operator] robin` it is the role of who speaks in a room.
+        for found in re.findall(r"`\[(?!operator\]|team\])([a-z_]+)\]\s+(\w+)", page.read_text())
+    ]
+    assert len(named) > 30
+    assert [each for each in named if each[1] not in free and each[1:] not in known] == []
 
 
 def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -> None:

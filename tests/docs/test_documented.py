@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from intercom.agents import role_token
 from intercom.agents.clients import default_call_waits
+from intercom.agents.http import request, streamable
 from intercom.cli import ctl, main
 from intercom.model.config_tables import tables
 from intercom.model.errors import ERROR_CODES
@@ -54,6 +56,15 @@ def test_every_setting_that_a_page_names_with_its_table_exists() -> None:
     ]
     assert len(named) > 30
     assert [each for each in named if each[1] not in free and each[1:] not in known] == []
+
+
+def test_a_reverse_proxy_is_told_of_every_header_that_the_server_reads() -> None:
+    page = (DOCS / "how-to/reverse-proxy.md").read_text()
+    (part,) = re.findall(r"^- Pass on .*?(?=^- )", page, re.MULTILINE | re.DOTALL)
+    told = tuple(name.lower() for name in re.findall(r"`([\w-]+)`", part))
+    read = {*streamable._FIELDS, *request._HEADERS, role_token.HEADER, b"host", b"origin", b"authorization"}
+    begin = tuple(name for name in told if name.endswith("-"))
+    assert [name for name in map(bytes.decode, read) if name not in told and not name.startswith(begin)] == []
 
 
 def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from intercom.agents import role_token
+from intercom.agents.shim.link import ROLE_TOKEN
 from intercom.cli import ctl, main
 from intercom.gateway import assignments, roles
 from intercom.gateway.client_import import OWN_NAME
@@ -53,6 +55,12 @@ def test_what_the_page_says_to_type_is_a_command() -> None:
     assert [command for command, _ in asked] == [f"gateway-{name}" for name in names]
     written = [read_arguments(str(fields["text"]), {}) for command, fields in asked if command == "gateway-call"]
     assert written == [{"timezone": "Europe/Berlin"}] * 2
+
+
+def test_every_way_to_show_a_role_token_is_on_the_pages_that_need_it() -> None:
+    assert ROLE_TOKEN in PAGE
+    for page in ("how-to/gateway", "how-to/connect-over-http", "how-to/reverse-proxy", "reference/http"):
+        assert role_token.HEADER.decode() in (DOCS / f"{page}.md").read_text().lower(), page
 
 
 def test_the_files_that_the_page_shows_have_no_fault() -> None:

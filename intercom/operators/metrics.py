@@ -44,7 +44,10 @@ from intercom.model.metrics import (
     Settled,
     ToolCalled,
 )
+from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
+from intercom.sessions.request_kinds import ELICITED, FORCE, GRANTED, INBOX
+from intercom.sessions.session.steering import CHANNEL as STEERED
 from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
 from intercom.store.requests import Counts, counts
 
@@ -84,7 +87,10 @@ _CALL_STATUSES = frozenset(
 )
 #: Those of calls that were sent.
 _SENT = frozenset({"success", "error", "timeout", "cancelled"})
-_CHANNELS = frozenset({"ctl", "web", "slack", "embed", "elicitation", "policy", "grant", "timeout", "steer", "none"})
+#: The channels over which people decide. Nobody knows whether a person answered a dialog of an agent's own client.
+_PEOPLE = frozenset({Channel.CTL, Channel.WEB, Channel.SLACK, Channel.EMBED})
+#: All that decides, and "none" for a request that ended undecided.
+_CHANNELS = frozenset({*_PEOPLE, ELICITED, "policy", GRANTED, FORCE, "timeout", STEERED, INBOX, "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
 _EVENTS: dict[type, tuple[str, str]] = {
@@ -122,7 +128,7 @@ class Counted:
         )  # fmt: skip
         self._decided = histogram(
             "decision_seconds",
-            "How long requests waited for a person's decision.",
+            "How long requests waited that a person decided.",
             _WAIT,
             "kind",
         )
@@ -149,7 +155,7 @@ class Counted:
             case Settled(request_id, kind, outcome, channel, seconds):
                 if self._is_new(measure, request_id):
                     self._verdicts.labels(kind.value, _known(outcome, _DECISIONS), _known(channel, _CHANNELS)).inc()
-                    if channel not in ("policy", "grant"):
+                    if channel in _PEOPLE:
                         self._decided.labels(kind.value).observe(seconds)
             case DecisionTakenBack(request_id, verdict_id, kind, outcome, channel):
                 if self._is_new(measure, verdict_id):

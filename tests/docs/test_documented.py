@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,8 +16,10 @@ from intercom.agents import role_token
 from intercom.agents.clients import default_call_waits
 from intercom.agents.http import request, streamable
 from intercom.cli import ctl, main
+from intercom.model.card import CardKind
 from intercom.model.config_tables import tables
 from intercom.model.errors import ERROR_CODES
+from intercom.operators import metrics
 from tests.cli.inbox_pictures import MOVING, PICTURES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
 from tests.slack_standin.scenes import SCENES
@@ -65,6 +68,14 @@ def test_a_reverse_proxy_is_told_of_every_header_that_the_server_reads() -> None
     read = {*streamable._FIELDS, *request._HEADERS, role_token.HEADER, b"host", b"origin", b"authorization"}
     begin = tuple(name for name in told if name.endswith("-"))
     assert [name for name in map(bytes.decode, read) if name not in told and not name.startswith(begin)] == []
+
+
+@pytest.mark.parametrize(("label", "values"), [("kind", map(str, CardKind)), ("channel", metrics._CHANNELS)])
+def test_every_value_of_a_label_of_the_metrics_is_on_their_page(label: str, values: Iterable[str]) -> None:
+    page = (DOCS / "reference/metrics.md").read_text().partition(BEGIN)[0]
+    (part,) = re.findall(rf"^- `{label}`: (.*?)(?=\n- )", page, re.MULTILINE | re.DOTALL)
+    # What ended undecided is told with `decision`.
+    assert {*values, "none"} - {"none", *re.findall(r"`(\w+)`", part)} == set()
 
 
 def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -> None:

@@ -3,7 +3,8 @@
 The page is at localhost, for which browsers have passkeys, and not at an IP address, for which they have none. Browsers
 look for localhost at both of loopback's addresses, so both are opened: another program could take the other one.
 
-Nothing listens before. The web server and the files of the page are loaded then too, in a thread.
+Nothing listens before, except on a configured port that a proxy or programs with a token come to. The web server and
+the files of the page are loaded then too, in a thread.
 """
 
 from __future__ import annotations

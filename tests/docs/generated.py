@@ -25,7 +25,8 @@ from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config_tables import Table, tables
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command import Access
+from intercom.operators.commands.table import COMMANDS, FIELDS
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
@@ -70,6 +71,31 @@ def commands(parser: argparse.ArgumentParser, where: str) -> str:
     for words, command in _commands(parser, ()):
         lines += [f"## `{' '.join([*words, *_shape(command, parser)])}`", "", _sentence(command.description or ""), ""]
         lines += [each for part in (_arguments(command, parser), _examples(command)) if part for each in (*part, "")]
+    return "\n".join(lines)
+
+
+def senders() -> str:
+    """Who may send which command to the server, and which commands take a field."""
+    typed = {row.name: " ".join(words) for words, row in ctl.TYPED.items()}
+    rows = [*COMMANDS.values()]
+    found = {
+        "every process of yours: it only shows something": [row for row in rows if not row.acts],
+        "a person, though it only shows something": [row for row in rows if row.acts and row.only_shows],
+        "a person": [row for row in rows if row.access is Access.OPERATOR and not row.only_shows],
+        "a person, who signs it if there is an operator key": [
+            row for row in rows if row.access in (Access.SIGNED, Access.SIGNED_CARD)
+        ],
+    }
+    lines = ["## Who may send a command", "", "| who | commands |", "|---|---|"]
+    for who, of in found.items():
+        lines.append(f"| {who} | {', '.join(f'`{typed.get(row.name, row.name)}`' for row in of)} |")
+    lines += ["", "## Fields of a request", "", "| field | what it holds | commands |", "|---|---|---|"]
+    for name, kind in FIELDS.items():
+        # Two options of ctl may set one field; the first one has its choices.
+        takes = {row.name: each.choices for row in rows for each in reversed(row.arguments) if each.wire == name}
+        words = dict.fromkeys(word for choices in takes.values() for word in choices)
+        holds = ", ".join(f"`{word}`" for word in words) if all(takes.values()) else kind.value
+        lines.append(f"| `{name}` | {holds} | {', '.join(f'`{each}`' for each in takes)} |")
     return "\n".join(lines)
 
 
@@ -417,7 +443,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": lambda: commands(
         main.parser(), "before the command (--config, --ipc-name and --log-format may also follow it)"
     ),
-    "reference/ctl.md": lambda: commands(ctl.parser(), "before or after the command"),
+    "reference/ctl.md": lambda: f"{commands(ctl.parser(), 'before or after the command')}\n{senders()}",
     "reference/messages.md": messages,
     "reference/metrics.md": metrics,
     "reference/rooms.md": room_tools,

@@ -16,10 +16,12 @@ from intercom.agents import role_token
 from intercom.agents.clients import default_call_waits
 from intercom.agents.http import request, streamable
 from intercom.cli import ctl, main
+from intercom.cli.inbox.board import KEYS
 from intercom.model.card import CardKind
 from intercom.model.config_tables import tables
 from intercom.model.errors import ERROR_CODES
 from intercom.operators import metrics
+from intercom.operators.commands.json_forms import _card
 from tests.cli.inbox_pictures import MOVING, PICTURES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
 from tests.slack_standin.scenes import SCENES
@@ -76,6 +78,15 @@ def test_every_value_of_a_label_of_the_metrics_is_on_their_page(label: str, valu
     (part,) = re.findall(rf"^- `{label}`: (.*?)(?=\n- )", page, re.MULTILINE | re.DOTALL)
     # What ended undecided is told with `decision`.
     assert {*values, "none"} - {"none", *re.findall(r"`(\w+)`", part)} == set()
+
+
+def test_every_field_of_a_card_and_every_key_that_answers_one_are_on_the_page_of_ctl() -> None:
+    _, _, page = (DOCS / "reference/ctl.md").read_text().partition(END)
+    told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert [name for name in _card.attributes if name not in told] == []
+    for kind, keys in KEYS.items():
+        row = next(line for line in page.splitlines() if re.match(rf"\| [^|]*\(`{kind}`\)", line))
+        assert re.findall(r"`(\w)`", row) == [key.key for key in keys], kind
 
 
 def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -> None:

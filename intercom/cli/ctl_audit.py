@@ -36,11 +36,11 @@ def audit(where: Places, options: Namespace) -> int:
             return _shown(verify_export(Path(options.file), anchors), options.json)
         return _shown(verify_log(database, where), options.json)
     except audit_chain.AnchorError as error:
-        raise IntercomError(str(error), code="audit") from None
+        raise IntercomError(str(error), code="db") from None
     except sqlite3.Error as error:
         raise IntercomError(
             f"the audit log in {database} cannot be read ({error}): start the server once, which brings it up to date",
-            code="database",
+            code="db",
         ) from None
 
 

@@ -69,7 +69,7 @@ class _Files:
             raise IntercomError(
                 f"the database {self.database} cannot be read ({fault}): start the server once, which brings it up to"
                 " date",
-                code="database",
+                code="db",
             ) from None
         finally:
             reader.close()

@@ -49,6 +49,19 @@ def test_every_error_code_is_on_its_page_with_its_meaning_and_a_way_out() -> Non
     assert all(len(way_out) > 10 for *_, way_out in rows)
 
 
+def test_no_error_has_a_code_that_is_not_on_that_page() -> None:
+    given = {
+        (file.name, word.value.value)
+        for file in (ROOT / "intercom").rglob("*.py")
+        for each in ast.walk(ast.parse(file.read_text()))
+        if isinstance(each, ast.Call)
+        for word in each.keywords
+        if word.arg == "code" and isinstance(word.value, ast.Constant) and isinstance(word.value.value, str)
+    }
+    assert len(given) > 30
+    assert [(file, code) for file, code in sorted(given) if code not in ERROR_CODES] == []
+
+
 def test_every_setting_that_a_page_names_with_its_table_exists() -> None:
     """An unknown setting is a fault of the whole file, with which no server starts."""
     known = {(table.name, each.name) for table in tables() for each in table.settings}

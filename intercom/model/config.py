@@ -288,8 +288,8 @@ def port_of_proxy(owner: WebSettings | None, _setting: object, url: str | None) 
 class WebSettings:
     enabled: bool = setting(
         True,
-        "Whether `agent-intercom-ctl web` may open the page in the browser. Nothing listens before somebody does, except "
-        "on a set `port`, for a proxy or a program with a token.",
+        "Whether `agent-intercom-ctl web` may open the page in the browser. Nothing listens before somebody does, "
+        "except on a set `port`, for a proxy or a program with a token.",
     )
     port: int = setting(
         0, "Its port on 127.0.0.1; 0 takes a free one, and keeps it until the server ends.", between(0, 65535)

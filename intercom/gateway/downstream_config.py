@@ -363,8 +363,19 @@ _TOOLS: Final = read.list_of(read.matching(_VERB, "write the name of a tool; * s
 _RATE: Final = Table(
     _Rate,
     (
-        Key("requests_per_second", "requestsPerSecond", read.number, required='"requestsPerSecond": 10'),
-        Key("burst_size", "burstSize", read.whole),
+        Key(
+            "requests_per_second",
+            "requestsPerSecond",
+            read.number,
+            required='"requestsPerSecond": 10',
+            doc="How many calls a second, spread over time.",
+        ),
+        Key(
+            "burst_size",
+            "burstSize",
+            read.whole,
+            doc="How many calls may come at once before they are spread. Default: those of one second.",
+        ),
     ),
     _Rate,
 )
@@ -372,12 +383,38 @@ _RATE: Final = Table(
 _BUDGET: Final = Table(
     _BudgetTable,
     (
-        Key("rate", "rateLimit", _RATE.read, _RATE.write),
-        Key("concurrency_limit", "concurrencyLimit", read.whole),
-        Key("timeout_seconds", "timeout", read.seconds, _in_seconds),
-        Key("daily_quota", "dailyQuota", read.whole),
-        Key("cost_per_call", "costPerCall", _costs, _costs_in_units),
-        Key("daily_cost", "dailyCost", _cost, _in_units),
+        Key("rate", "rateLimit", _RATE.read, _RATE.write, doc="How fast calls may come. Default: any number at once."),
+        Key(
+            "concurrency_limit",
+            "concurrencyLimit",
+            read.whole,
+            doc="How many calls may run at once. Default: any number.",
+        ),
+        Key(
+            "timeout_seconds",
+            "timeout",
+            read.seconds,
+            _in_seconds,
+            doc="The same as `timeout` outside of the budget: write it once.",
+        ),
+        Key("daily_quota", "dailyQuota", read.whole, doc="How many calls a day, of UTC; 0 means any number."),
+        Key(
+            "cost_per_call",
+            "costPerCall",
+            _costs,
+            _costs_in_units,
+            doc=(
+                "What one call costs, in a unit of yours: a number for every tool, or a table by tool, with `*` "
+                "for all others."
+            ),
+        ),
+        Key(
+            "daily_cost",
+            "dailyCost",
+            _cost,
+            _in_units,
+            doc="What all calls of a day may cost together; 0 means any amount.",
+        ),
     ),
     _BudgetTable,
     below={"budget.rateLimit": _RATE},
@@ -386,12 +423,41 @@ _BUDGET: Final = Table(
 _BREAKER: Final = Table(
     _BreakerTable,
     (
-        Key("degraded_after", "degradedAfter", read.whole),
-        Key("open_after", "openAfter", read.whole),
-        Key("degraded_seconds", "degradedTimeout", read.seconds, _in_seconds),
-        Key("backoff_seconds", "backoff", read.seconds, _in_seconds),
-        Key("backoff_max_seconds", "backoffMax", read.seconds, _in_seconds),
-        Key("count_tool_errors", "countToolErrors", read.flag),
+        Key(
+            "degraded_after",
+            "degradedAfter",
+            read.whole,
+            doc="After how many failures in a row the server counts as degraded.",
+        ),
+        Key(
+            "open_after",
+            "openAfter",
+            read.whole,
+            doc=(
+                "After how many failures in a row it counts as offline, and no call is sent. At least `degradedAfter`."
+            ),
+        ),
+        Key(
+            "degraded_seconds",
+            "degradedTimeout",
+            read.seconds,
+            _in_seconds,
+            doc="How long a degraded server may be without a success before it is connected again.",
+        ),
+        Key(
+            "backoff_seconds",
+            "backoff",
+            read.seconds,
+            _in_seconds,
+            doc="The pause before the first new connection; each further one is twice as long.",
+        ),
+        Key("backoff_max_seconds", "backoffMax", read.seconds, _in_seconds, doc="The longest such pause."),
+        Key(
+            "count_tool_errors",
+            "countToolErrors",
+            read.flag,
+            doc="Whether a tool's own error is a failure. Without it, an error shows that the server works.",
+        ),
     ),
     lambda **values: _BreakerTable(**values).settings(),
 )
@@ -399,12 +465,37 @@ _BREAKER: Final = Table(
 _OAUTH: Final = Table(
     OAuth,
     (
-        Key("client_id", "clientId", read.filled),
-        Key("client_secret", "clientSecret", read.filled),
-        Key("scopes", "scopes", read.list_of(read.filled), list),
-        Key("callback_port", "callbackPort", read.whole),
-        Key("metadata_url", "authServerMetadataUrl", _address),
-        Key("resource", "resource", _address),
+        Key(
+            "client_id",
+            "clientId",
+            read.filled,
+            doc=(
+                "The id of a client that you have registered there. Default: a client is registered at the first "
+                "sign-in."
+            ),
+        ),
+        Key(
+            "client_secret", "clientSecret", read.filled, doc="Its secret, if it has one; better as `${keychain:NAME}`."
+        ),
+        Key("scopes", "scopes", read.list_of(read.filled), list, doc="What to ask for. Default: what the server says."),
+        Key(
+            "callback_port",
+            "callbackPort",
+            read.whole,
+            doc="The port on localhost to which the browser comes back, if a registered client needs a fixed one.",
+        ),
+        Key(
+            "metadata_url",
+            "authServerMetadataUrl",
+            _address,
+            doc="Where the metadata of the authorization server are, if they are not at the usual places.",
+        ),
+        Key(
+            "resource",
+            "resource",
+            _address,
+            doc="The address that tokens are asked for (RFC 8707), if it is not `baseURL`.",
+        ),
     ),
     OAuth,
 )
@@ -419,28 +510,58 @@ _DOWNSTREAM: Final = Table(
             "name",
             read.matching(_NAME, f"write letters, digits and hyphens, at most {NAME_LENGTH}, as in github"),
             required='"name": "github"',
+            doc="The server's name for people, roles and agents: letters, digits and hyphens, at most 40.",
         ),
-        Key("transport", "transport", read.one_of(Transport), str, required='"transport": "stdio", "http" or "sse"'),
-        Key("description", "description", read.text),
-        Key("command", "command", _command),
-        Key("args", "args", read.list_of(read.text), list),
+        Key(
+            "transport",
+            "transport",
+            read.one_of(Transport),
+            str,
+            required='"transport": "stdio", "http" or "sse"',
+            doc="How it is reached: `stdio`, `http` (streamable HTTP), or `sse` (the transport before it).",
+        ),
+        Key("description", "description", read.text, doc="A text for people."),
+        Key("command", "command", _command, doc="For `stdio`, and needed there: the program."),
+        Key("args", "args", read.list_of(read.text), list, doc="For `stdio`: its arguments, a list of texts."),
         Key(
             "env",
             "env",
             read.mapping_of(_VARIABLE, "write the name of a variable, as in GITHUB_TOKEN", read.text),
             dict,
+            doc="For `stdio`: variables for it, a table. Otherwise it gets only a few, such as `PATH` and `HOME`.",
         ),
         Key(
             "env_vars",
             "envVars",
             read.list_of(read.matching(_VARIABLE, "write the name of a variable, as in LANG")),
             list,
+            doc=(
+                "For `stdio`: names of variables that it gets from the Intercom server's own environment, if "
+                "they are set there."
+            ),
         ),
-        Key("env_file", "envFile", _path),
-        Key("cwd", "cwd", _path),
-        Key("base_url", "baseURL", _address),
-        Key("headers", "headers", _headers, dict),
-        Key("oauth", "oauth", _OAUTH.read, _OAUTH.write),
+        Key(
+            "env_file",
+            "envFile",
+            _path,
+            doc="For `stdio`: a file with `NAME=value` on each line; `env` takes precedence.",
+        ),
+        Key("cwd", "cwd", _path, doc="For `stdio`: the directory in which it runs."),
+        Key("base_url", "baseURL", _address, doc="For `http` and `sse`, and needed there: the address."),
+        Key(
+            "headers",
+            "headers",
+            _headers,
+            dict,
+            doc="For `http` and `sse`: headers of each request, a table. With `Authorization` nobody signs in.",
+        ),
+        Key(
+            "oauth",
+            "oauth",
+            _OAUTH.read,
+            _OAUTH.write,
+            doc="For `http` and `sse`: how to sign in, where the defaults of the protocol do not do.",
+        ),
         Key(
             "capabilities",
             "capabilities",
@@ -450,28 +571,120 @@ _DOWNSTREAM: Final = Table(
             ),
             list,
             required='"capabilities": ["NAME.*"]',
+            doc=(
+                "What it may offer to agents at all, a list: `github.list_commits`, or `github.*` for all. Roles "
+                "choose among these."
+            ),
         ),
-        Key("disabled_tools", "disabledTools", _TOOLS, list),
-        Key("read_only", "readOnly", _TOOLS, list),
-        Key("evidence", "evidence", _TOOLS, list),
-        Key("classes", "classes", read.mapping_of(_CLASS, "write a name like read", _TOOLS), _lists),
-        Key("sharing", "sharing", read.one_of(Sharing), str),
-        Key("expose", "expose", read.one_of(Expose), str),
-        Key("enabled", "enabled", read.flag),
-        Key("timeout_seconds", "timeout", read.seconds, _in_seconds),
-        Key("startup_seconds", "startupTimeout", read.seconds, _in_seconds),
-        Key("budget", "budget", _BUDGET.read, lambda budget: _BUDGET.write(_BudgetTable.of(budget))),
-        Key("breaker", "breaker", _BREAKER.read, lambda settings: _BREAKER.write(_BreakerTable.of(settings))),
-        Key("retry", "retry", read.whole),
-        Key("redact", "redact", read.flag),
-        Key("prefix", "prefix", read.flag),
-        Key("roots", "roots", read.flag),
-        Key("cache_seconds", "cache", read.seconds, _in_seconds),
+        Key(
+            "disabled_tools",
+            "disabledTools",
+            _TOOLS,
+            list,
+            doc="Tools that it may not offer, a list; `*` stands for any characters, here and below.",
+        ),
+        Key(
+            "read_only",
+            "readOnly",
+            _TOOLS,
+            list,
+            doc=(
+                "Tools that change nothing, a list. Their calls may be repeated and cached, and are not of high "
+                "risk. Roles may name them as the class `read`."
+            ),
+        ),
+        Key(
+            "evidence",
+            "evidence",
+            _TOOLS,
+            list,
+            doc=("Tools whose results are [kept as evidence](../how-to/gateway.md#keep-results-as-evidence), a list."),
+        ),
+        Key(
+            "classes",
+            "classes",
+            read.mapping_of(_CLASS, "write a name like read", _TOOLS),
+            _lists,
+            doc=(
+                'Further classes that roles may name, a table of lists: with `{"write": ["create_*"]}`, '
+                "`github.write` is a capability."
+            ),
+        ),
+        Key(
+            "sharing",
+            "sharing",
+            read.one_of(Sharing),
+            str,
+            doc=(
+                "`all`: one connection for all agents. `agent`: each agent has one of its own, for a server that "
+                "keeps the state of one client."
+            ),
+        ),
+        Key(
+            "expose",
+            "expose",
+            read.one_of(Expose),
+            str,
+            doc=(
+                "`all`: agents see each tool. `search`: they find the tools with `search_tools` and call them "
+                "with `call_tool`, which saves context."
+            ),
+        ),
+        Key(
+            "enabled",
+            "enabled",
+            read.flag,
+            doc="Whether it is connected. `gateway disable` and `enable` do the same without the file.",
+        ),
+        Key(
+            "timeout_seconds",
+            "timeout",
+            read.seconds,
+            _in_seconds,
+            doc=f"The longest time for a call. Default: {TIMEOUT_SECONDS:g} seconds.",
+        ),
+        Key(
+            "startup_seconds",
+            "startupTimeout",
+            read.seconds,
+            _in_seconds,
+            doc=("The longest time for a start with its handshake. The first start may have to download the program."),
+        ),
+        Key("budget", "budget", _BUDGET.read, lambda budget: _BUDGET.write(_BudgetTable.of(budget)), doc="Its limits."),
+        Key(
+            "breaker",
+            "breaker",
+            _BREAKER.read,
+            lambda settings: _BREAKER.write(_BreakerTable.of(settings)),
+            doc="When it counts as degraded and as offline, and how its connection is renewed.",
+        ),
+        Key(
+            "retry",
+            "retry",
+            read.whole,
+            doc="How often a call that `readOnly` names is sent again after the connection was lost, 0 to 3.",
+        ),
+        Key("redact", "redact", read.flag, doc="Whether secrets in its results are masked for agents."),
+        Key(
+            "prefix",
+            "prefix",
+            read.flag,
+            doc="Whether agents see its tools with its name before them, as `github__list_commits`.",
+        ),
+        Key("roots", "roots", read.flag, doc="Whether it may ask agents for their directories."),
+        Key(
+            "cache_seconds",
+            "cache",
+            read.seconds,
+            _in_seconds,
+            doc="How long the result of a call that `readOnly` names is used again for the same arguments.",
+        ),
         Key(
             "schema_version",
             "schemaVersion",
             read.matching(_VERSION, f'write "{SCHEMA_VERSION}", or update Intercom if the file needs a later one'),
             required=f'"schemaVersion": "{SCHEMA_VERSION}"',
+            doc="The version of this form: `1.0.0`.",
         ),
     ),
     DownstreamConfig,

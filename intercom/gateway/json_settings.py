@@ -277,7 +277,8 @@ def _folded(key: str) -> str:
 class Key:
     """One key: the attribute that it sets, its name in the file, and how its value is read and written.
 
-    `required` is what to write if the key is missing.
+    `required` is what to write if the key is missing. `doc` is its documentation, from which
+    docs/reference/gateway-files.md is made.
     """
 
     attribute: str
@@ -285,6 +286,7 @@ class Key:
     read: Reader
     write: Callable[[Any], Json] = itself
     required: str = ""
+    doc: str = ""
 
 
 @frozen

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -23,6 +24,7 @@ from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
+from intercom.gateway import downstream_config, json_settings
 from intercom.model.config_tables import Table, tables
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access
@@ -63,6 +65,32 @@ def _setting_table(table: Table) -> Iterator[str]:
         default = f"`{each.default}`" if each.default else ""
         yield f"| `{each.name}` | {kind} | {default} | {each.doc} |"
     yield ""
+
+
+def gateway_files() -> str:
+    """Every key of a downstream's file, by table."""
+    whole = downstream_config._DOWNSTREAM
+    named = {"The file of a server": whole, **{f"`{name}`": table for name, table in whole.below.items()}}
+    return "\n".join(line for title, table in named.items() for line in _key_table(title, table))
+
+
+def _key_table(title: str, table: json_settings.Table) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield "| key | default | what it does |"
+    yield "|---|---|---|"
+    written = {each.name: _default_of(each) for each in attrs.fields(table.kind)}
+    for key in table.keys:
+        default = written.get(key.attribute)
+        shown = "needed" if key.required else "" if default in (None, "") else f"`{json.dumps(key.write(default))}`"
+        yield f"| `{key.name}` | {shown if shown != '`{}`' else ''} | {key.doc} |"
+    yield ""
+
+
+def _default_of(attribute: attrs.Attribute[object]) -> object:
+    default: object = attribute.default
+    if hasattr(default, "factory"):
+        default = default.factory()
+    return None if default is attrs.NOTHING else default
 
 
 def commands(parser: argparse.ArgumentParser, where: str) -> str:
@@ -318,7 +346,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "reference": (
         "Reference",
         {
-            "For people": ("cli", "ctl", "slack-commands", "configuration", "policy", "errors"),
+            "For people": (*("cli", "ctl", "slack-commands", "configuration", "policy", "gateway-files", "errors"),),
             "For agents": ("tools", "prompts", "clients", "started-agents"),
             "Rooms": ("rooms", "rooms-instructions", "rooms-database"),
             "Inside": ("http", "web-api", "database", "messages", "metrics", "shim-wire", "actor-semantics"),
@@ -440,6 +468,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "index.md": contents,
     "explanation/decisions/index.md": decisions,
     "reference/configuration.md": settings,
+    "reference/gateway-files.md": gateway_files,
     "reference/cli.md": lambda: commands(
         main.parser(), "before the command (--config, --ipc-name and --log-format may also follow it)"
     ),

@@ -13,7 +13,7 @@ import pytest
 from intercom.agents import role_token
 from intercom.agents.shim.link import ROLE_TOKEN
 from intercom.cli import ctl, main
-from intercom.gateway import assignments, roles
+from intercom.gateway import assignments, downstream_config, roles
 from intercom.gateway.client_import import OWN_NAME
 from intercom.gateway.downstream_config import check
 from intercom.gateway.roles import LintKind, decide, lint
@@ -74,6 +74,14 @@ def test_the_files_that_the_page_shows_have_no_fault() -> None:
     assert decide(found, "maintainer", "github", "delete_repository").effect.value == "deny"
     assert decide(found, "reader", "github", "create_issue").effect.value == "deny"
     assert {each.kind for each in lint(found)} == {LintKind.OVER_BROAD}
+
+
+def test_every_key_of_the_gateway_s_files_is_in_the_reference() -> None:
+    tables = [downstream_config._DOWNSTREAM, *downstream_config._DOWNSTREAM.below.values()]
+    assert [key.name for table in tables for key in table.keys if not key.doc] == []
+    page = (DOCS / "reference/gateway-files.md").read_text().partition("## roles.json")[2]
+    told = set(re.findall(r"^\| `(?:\w+\[\]\.)?(\w+)` \|", page, re.MULTILINE))
+    assert told == {"roles", "role", *roles._LISTS, "classes", *assignments.KEYS, *assignments._CONDITIONS}
 
 
 def test_the_first_step_and_the_last_do_as_the_page_says(

@@ -161,12 +161,15 @@ FAILURES = {
         "The role, the process or the page that sends this may not do it, or the decision is not signed.",
     ),
     404: ("NotFound", "There is no such thing or path."),
+    405: ("MethodNotAllowed", "The path takes another method."),
+    408: ("RequestTimeout", "The request did not come in time."),
     409: ("Conflict", "Another decision came first, or the state does not allow this."),
     413: ("ContentTooLarge", "The request is too large."),
     415: ("UnsupportedMediaType", "The body is no `application/json`."),
     421: ("MisdirectedRequest", "The server is called by a name that is not its own."),
     422: ("UnprocessableContent", "The command was refused for another reason; `code` says which."),
     429: ("TooManyRequests", "Too much is queued: try again later."),
+    500: ("InternalServerError", "The server failed at this; its log says why."),
     503: ("ServiceUnavailable", "A part of the server is restarting: try again after `retry_after` seconds."),
 }
 

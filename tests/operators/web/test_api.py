@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from jsonschema import Draft202012Validator
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments, IpcError
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.table import COMMANDS, FIELDS, MAX_REQUEST
-from intercom.operators.web import api
+from intercom.operators.web import api, site
 from intercom.operators.web.sign_in import may_use
+from intercom.web_server import request
 
 
 def test_the_document_has_every_command_with_its_fields_and_no_other() -> None:
@@ -86,6 +89,12 @@ def test_the_status_of_a_refusal(code: str, status: int) -> None:
 
 def test_every_code_has_a_status_that_the_document_describes() -> None:
     assert {int(api.status_of(IntercomError("no", code=code))) for code in ERROR_CODES} <= api.FAILURES.keys()
+
+
+def test_every_status_of_the_web_server_is_one_that_the_document_describes() -> None:
+    sources = "".join(map(inspect.getsource, (site, request)))
+    statuses = {int(HTTPStatus[name]) for name in re.findall(r"HTTPStatus\.(\w+)", sources)}
+    assert {each for each in statuses if each >= 400} <= api.FAILURES.keys()
 
 
 def test_a_refusal_says_when_to_try_again_and_what_else_programs_need() -> None:

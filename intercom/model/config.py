@@ -546,8 +546,8 @@ class RoomsSettings:
     )
     only_rooms_off_loopback: bool = setting(
         True,
-        "Whether other machines reach nothing but the rooms on the HTTP port. Programs on this machine reach the"
-        " agents' own endpoints too.",
+        "Whether other machines reach nothing but the rooms and `/healthz` on the HTTP port. Programs on this machine"
+        " reach the agents' own endpoints too.",
     )
 
 

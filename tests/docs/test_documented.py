@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import attrs
 import pytest
 
 from intercom.agents import role_token
 from intercom.agents.clients import default_call_waits
 from intercom.agents.http import request, streamable
+from intercom.agents.shim_connection import Hello
 from intercom.cli import ctl, main
 from intercom.cli.inbox.board import KEYS
 from intercom.model.card import CardKind
@@ -108,6 +110,20 @@ def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -
     told = {name: row[6].strip() for row in rows if len(row) == 8 for name in re.findall(r"`([^`]+)`", row[2])}
     known = {name: f"{seconds:g} seconds" if seconds else "no limit" for name, seconds in default_call_waits().items()}
     assert told == known
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    text = (DOCS / "explanation/architecture.md").read_text()
+    named = re.findall(r"`((?:\w+/)+(?:[\w*]+\.py)?)`", text)
+    assert len(named) > 100
+    assert [name for name in named if not any(list(home.glob(name)) for home in (ROOT / "intercom", ROOT))] == []
+
+
+def test_every_field_of_the_greeting_is_on_the_page_of_the_wire() -> None:
+    greeting = (DOCS / "reference/shim-wire.md").read_text().partition("\n## Afterwards\n")[0]
+    rows = re.findall(r"^\| (`.*?) \|", greeting, re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert told == {each.name for each in attrs.fields(Hello)}
 
 
 def test_every_message_says_what_it_is_for() -> None:

@@ -6,6 +6,8 @@ import json
 import re
 
 from intercom.model.room import STATUS, RoomEvent
+from intercom.rooms.changes import author
+from intercom.rooms.changes.feed import MOST_PINS
 from tests.docs.generated import BEGIN, DOCS
 
 PAGE = (DOCS / "reference/rooms.md").read_text().partition(BEGIN)[0]
@@ -24,6 +26,13 @@ def test_every_error_code_of_rooms_is_there_with_its_status() -> None:
 
 def test_every_event_is_there() -> None:
     assert [event.strip("`") for event, *_ in rows("## Messages")] == [event.value for event in RoomEvent]
+
+
+def test_every_limit_is_there() -> None:
+    limits = [f"{each:,}" for each in (author.TITLE, author.DESCRIPTION, author.TEAM_NAME, author.REASON)]
+    limits += [f"{author.MESSAGE_TEXT // 2**10} KiB", f"{author.DOCUMENT // 2**20} MiB", str(MOST_PINS)]
+    part = PAGE.partition("\n## Limits\n")[2].partition("\n## ")[0]
+    assert re.findall(r"[\d,]*\d(?: [KM]iB)?", part) == limits
 
 
 def test_the_messages_shown_have_the_fields_of_messages() -> None:

@@ -452,7 +452,7 @@ def prompts_and_resources() -> str:
 def web_api() -> str:
     """The statuses of the page's API, and every command with its fields."""
     lines = ["## Statuses", "", "| status | when |", "|---|---|"]
-    lines += [f"| {status} | {said} |" for status, said in web.FAILURES.items()]
+    lines += [f"| {status} | {said} |" for status, (_, said) in web.FAILURES.items()]
     lines += ["", "## All commands", "", "| command | for | what it does | fields |", "|---|---|---|---|"]
     for row in COMMANDS.values():
         if may_use(WebRole.ADMIN, row):

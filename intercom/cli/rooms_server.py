@@ -1,7 +1,8 @@
 """Runs `agent-intercom rooms`: a server with rooms and nothing else, alone or as one of several that share a database.
 
 It is the ordinary server under a name of its own, with a database of its own. It takes `[rooms]` and the settings about
-people from the user's configuration. Slack and the agents' endpoints are left to the ordinary server.
+people from the user's configuration. The ordinary server keeps Slack, the gateway, the agents' endpoints, and the port
+and the proxy of the page.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from intercom.cli.server_settings import ServerSettings
 from intercom.local import config_file, lock, server_secrets
 from intercom.local.places import ROOMS_IPC_NAME, places
 from intercom.local.server_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
-from intercom.model.config import Config, RoomsSettings, SlackSettings
+from intercom.model.config import Config, GatewaySettings, RoomsSettings, SlackSettings
 from intercom.model.setting_checks import is_loopback
 
 #: Seconds between two looks whether the port is open.
@@ -103,6 +104,10 @@ def _alone(config: Config, rooms: RoomsSettings, name: str, host: str, port: int
         database=evolve(config.database, path=Path(state_dir) / "data" / name / "server.db"),
         # Two servers on one Slack app would each miss some of what people do.
         slack=SlackSettings(),
+        # No agent that could call its tools connects here.
+        gateway=GatewaySettings(),
+        # Programs and the proxy find the ordinary server at that port, and show it their secrets.
+        web=evolve(config.web, port=0, public_url=None, members={}),
         logging=evolve(config.logging, file=None),
         rooms=rooms,
     )

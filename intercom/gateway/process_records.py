@@ -2,10 +2,12 @@
 
 A server that is killed cannot end its downstreams. Most end by themselves when their input is closed. For the others
 the next server finds a file in `ProcessRecords.directory`, whose name identifies the process by pid, start and boot.
+The server of a process locks its file, so other servers with the same state directory leave the process alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
@@ -16,7 +18,7 @@ from typing import Final
 
 import psutil
 import trio
-from attrs import define, field
+from attrs import define
 
 from intercom.local import processes
 from intercom.local.places import private_directory
@@ -32,23 +34,17 @@ GRACE_SECONDS: Final = 2.0
 
 @define(eq=False)
 class ProcessRecords:
-    """The files of one state directory, which one server uses at a time."""
+    """The files of one state directory, which several servers may use at a time."""
 
     directory: Path
-    #: The names of the files of this server.
-    _own: set[str] = field(factory=set, init=False)
 
     @contextmanager
     def running(self, pid: int) -> Iterator[None]:
         """Record a process for the time of the block, which ends it. If that cannot be written, the log says so, and
         the process runs all the same."""
-        name = None
+        record = None
         try:
-            name = _name(processes.examine(pid).key)
-            private_directory(str(self.directory))
-            # It was there if an earlier server of this boot has failed to end this very process.
-            os.close(os.open(self.directory / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            self._own.add(name)
+            record = self._record(pid)
         except NotExaminable:
             # It has ended already.
             pass
@@ -57,17 +53,33 @@ class ProcessRecords:
         try:
             yield
         finally:
-            if name is not None:
-                self._own.discard(name)
+            if record is not None:
+                path, lock = record
                 with suppress(OSError):
-                    os.unlink(self.directory / name)
+                    os.unlink(path)
+                os.close(lock)
+
+    def _record(self, pid: int) -> tuple[Path, int]:
+        """Write the file of a process. Returns its path, and the descriptor that has its lock as long as it is open:
+        the system closes it when this server is killed."""
+        path = self.directory / _name(processes.examine(pid).key)
+        private_directory(str(self.directory))
+        # Without its name no server looks at the file, so none finds it before it is locked.
+        draft = path.with_name(f".{path.name}")
+        lock = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(draft, path)
+        except BaseException:
+            os.close(lock)
+            raise
+        return path, lock
 
     async def end_left(self) -> None:
-        """End the processes that earlier servers have left, each with its group. Takes a few times GRACE_SECONDS at
-        most. A file whose process could not be ended stays for the next server."""
-        names = [each for each in self._names() if each not in self._own]
+        """End the processes that killed servers have left, each with its group, but not those of servers that run.
+        Takes a few times GRACE_SECONDS at most. A file whose process could not be ended stays for the next server."""
         async with trio.open_nursery() as nursery:
-            for name in names:
+            for name in self._names():
                 nursery.start_soon(self._end, name)
 
     def _names(self) -> list[str]:
@@ -82,13 +94,34 @@ class ProcessRecords:
         key = _key(name)
         if key is None:
             return
+        path = self.directory / name
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Its server has just ended it.
+            return
+        except OSError as fault:
+            log.warning("the process %d, which an earlier server may have left, is not looked for: %s", key.pid, fault)
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            await self._end_locked(key, path)
+        except BlockingIOError:
+            # Its server runs, or another one is ending it.
+            pass
+        except OSError as fault:
+            log.warning("the process %d, which an earlier server may have left, is not ended: %s", key.pid, fault)
+        finally:
+            os.close(lock)
+
+    async def _end_locked(self, key: ProcessKey, path: Path) -> None:
         if await trio.to_thread.run_sync(_is_left, key):
             log.warning("the process %d of a downstream was left by an earlier server, and is ended", key.pid)
             if not await end_group(key.pid, GRACE_SECONDS):
                 log.error("the process %d of a downstream, left by an earlier server, does not end", key.pid)
                 return
         with suppress(OSError):
-            os.unlink(self.directory / name)
+            os.unlink(path)
 
 
 def _name(key: ProcessKey) -> str:

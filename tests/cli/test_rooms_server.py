@@ -26,7 +26,7 @@ from intercom.cli.server_settings import ServerSettings
 from intercom.local import lock, server_secrets
 from intercom.local.places import ROOMS_IPC_NAME, Places
 from intercom.local.server_secrets import RoomsSecrets, is_database_url, without_password
-from intercom.model.config import Config, RoomsSettings
+from intercom.model.config import Config, GatewaySettings, RoomsSettings, WebSettings
 from intercom.model.errors import ConfigError
 
 URL = "postgresql://intercom:hunter2@db.example.org:5433/rooms?sslmode=require&password=again"
@@ -65,15 +65,19 @@ def test_two_of_them_share_nothing(where: Places) -> None:
     assert one.places.ctl_socket != other.places.ctl_socket
 
 
-def test_it_takes_the_users_settings_of_rooms_and_leaves_slack_and_the_log_to_the_other_server(where: Places) -> None:
+def test_it_takes_the_users_settings_of_rooms_and_leaves_the_rest_to_the_other_server(where: Places) -> None:
     configure(
         where,
         'http_port = 3000\nipc_name = "mine"\n[slack]\nchannel_id = "C0123456789"\n[logging]\nfile = "/tmp/x.log"\n'
-        "[rooms]\nloop_budget = 7\n[ctl]\ntrust_agent_processes = true\n",
+        "[rooms]\nloop_budget = 7\n[ctl]\ntrust_agent_processes = true\n[gateway]\nenabled = true\n"
+        '[web]\nport = 4321\npublic_url = "https://intercom.example.org"\npush_contact = "mailto:alex@example.org"\n'
+        'members = {"kim@example.org" = "admin"}\n',
     )
     config = settled("--port", "0").config
     assert config.rooms.loop_budget == 7
     assert config.ctl.trust_agent_processes
+    assert config.gateway == GatewaySettings()
+    assert config.web == WebSettings(push_contact="mailto:alex@example.org")
     assert (config.http_port, config.ipc_name) == (0, ROOMS_IPC_NAME)
     assert config.slack.channel_id is None
     assert config.logging.file is None

@@ -123,6 +123,14 @@ async def test_a_server_does_not_end_its_own(tmp_path: Path, start: Started) -> 
     assert os.listdir(tmp_path / "left") == []
 
 
+async def test_a_server_does_not_end_those_of_another_server_that_runs(tmp_path: Path, start: Started) -> None:
+    pid, _ = start(STUBBORN)
+    with ProcessRecords(tmp_path / "left").running(pid):
+        await ProcessRecords(tmp_path / "left").end_left()
+        assert is_alive(pid)
+        assert len(os.listdir(tmp_path / "left")) == 1
+
+
 async def test_a_directory_that_is_not_private_stops_nothing(
     tmp_path: Path, start: Started, caplog: pytest.LogCaptureFixture
 ) -> None:

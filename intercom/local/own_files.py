@@ -1,9 +1,9 @@
 """The user's own files and directories, independent of the environment. Standard library only.
 
-Files that only this user writes; the token for MCP over HTTP is one. And the directories of configuration and state: an
-agent's client chooses the environment of its relay, and of the server that the relay starts. So only two kinds of them
-count: those in the system's home directory of the user, and those that a recognised operator has used. A file in that
-home directory lists the latter.
+Files that only this user writes; the token for MCP over HTTP is one. Files with a secret that is shared with other
+programs. And the directories of configuration and state: an agent's client chooses the environment of its relay, and of
+the server that the relay starts. So only two kinds of them count: those in the system's home directory of the user, and
+those that a recognised operator has used. A file in that home directory lists the latter.
 """
 
 from __future__ import annotations
@@ -40,6 +40,31 @@ def read_own(path: Path, *, private: bool = False) -> bytes:
         if found.st_mode & (0o077 if private else 0o022):
             raise ConfigError(f"{path} is open to other users: run chmod go-rwx on it")
         return file.read(_MAX_FILE)
+
+
+def read_shared(path: Path) -> bytes:
+    """Read a file with a secret that this user shares with programs of others: it is this user's or root's, no other
+    user can change it, and none can read it, except those of its group. A directory that keeps others out protects
+    what is in it. A link is followed, because containers give secrets as links. Raises ConfigError and OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+            raise ConfigError(f"{path} must be a file of yours or root's: remove it, and write a new secret")
+        if (found.st_mode & 0o022 and not _is_closed(path, 0o011)) or (
+            found.st_mode & 0o004 and not _is_closed(path, 0o001)
+        ):
+            raise ConfigError(
+                f"{path} is open to other users: run chmod go-rwx on it, or chmod 640 if its group has to read it, and"
+                " write a new secret"
+            )
+        return file.read(_MAX_FILE)
+
+
+def _is_closed(path: Path, bits: int) -> bool:
+    """Whether a directory above this file lets in nobody of those whom `bits` stand for."""
+    directories = (os.stat(each) for each in Path(os.path.realpath(path)).parents)
+    return any(not each.st_mode & bits and each.st_uid in (0, os.geteuid()) for each in directories)
 
 
 def replace(path: Path, content: bytes, mode: int = 0o600) -> None:

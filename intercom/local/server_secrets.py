@@ -1,7 +1,8 @@
 """The secrets that a server shares with others: what callers of rooms show, the URL of the rooms' database with its
 password, and what the proxy before the page shows.
 
-They come from the server's environment or from a file, never from the configuration.
+They come from the server's environment or from a file, never from the configuration. A file that other users can read
+or replace is refused: any of them could be a member of the page, or create rooms.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import field, frozen
 
+from intercom.local import own_files
 from intercom.model.config import RoomsSettings, WebSettings
 from intercom.model.errors import ConfigError
 
@@ -28,8 +30,8 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 def proxy_secret(settings: WebSettings, environ: Mapping[str, str], *, by_client: bool) -> str | None:
     """Return the secret that the proxy before the page shows; None without such a proxy. Raises ConfigError if it is
-    missing, unreadable or too short. With `by_client` an agent's client started the server: only a file counts then,
-    and without one the proxy leads nowhere."""
+    missing, unreadable, open to other users or too short. With `by_client` an agent's client started the server: only a
+    file counts then, and without one the proxy leads nowhere."""
     if not settings.enabled or settings.public_url is None:
         return None
     found = secret_in(settings.proxy_secret_file, "web.proxy_secret_file", PROXY_VARIABLE, {} if by_client else environ)
@@ -60,7 +62,7 @@ class RoomsSecrets:
 
 def read(settings: RoomsSettings, environ: Mapping[str, str]) -> RoomsSecrets:
     """Return the secrets that these settings name; none without rooms. Raises ConfigError for a secret that is missing,
-    unreadable or too short, and for a variable without the URL of a PostgreSQL database."""
+    unreadable, open to other users or too short, and for a variable without the URL of a PostgreSQL database."""
     if not settings.enabled:
         return RoomsSecrets()
     return RoomsSecrets(_secret(settings, environ), _database_url(settings, environ))
@@ -98,7 +100,7 @@ def _secret(settings: RoomsSettings, environ: Mapping[str, str]) -> str | None:
 
 def secret_in(file: Path | None, setting: str, variable: str, environ: Mapping[str, str]) -> str | None:
     """Return the secret in this file, which a setting names, or else in this variable; None if there is neither. Raises
-    ConfigError for one that is unreadable or too short."""
+    ConfigError for one that is unreadable, open to other users or too short."""
     if file is not None:
         return _long_enough(_read(file, setting), str(file))
     found = environ.get(variable, "").strip()
@@ -107,7 +109,9 @@ def secret_in(file: Path | None, setting: str, variable: str, environ: Mapping[s
 
 def _read(path: Path, setting: str) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return own_files.read_shared(path).decode("utf-8").strip()
+    except ConfigError as fault:
+        raise ConfigError(f"{setting} {fault.message}") from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ConfigError(f"{setting} {path} cannot be read ({why}): make it a file you may read") from None

@@ -321,8 +321,8 @@ class WebSettings:
     )
     proxy_secret_file: Path | None = setting(
         None,
-        "A file with that secret. Default: `INTERCOM_PROXY_SECRET` in the environment of `agent-intercom serve`, not of"
-        " a server that an agent starts.",
+        "A file with that secret, which other users cannot read. Default: `INTERCOM_PROXY_SECRET` in the environment of"
+        " `agent-intercom serve`, not of a server that an agent starts.",
     )
     push_contact: str | None = setting(
         None,
@@ -537,7 +537,8 @@ class RoomsSettings:
     )
     secret_file: Path | None = setting(
         None,
-        "A file with the secret that callers have to show, as `Authorization: Bearer SECRET`. Default:"
+        "A file with the secret that callers have to show, as `Authorization: Bearer SECRET`; other users cannot read"
+        " it. Default:"
         " `INTERCOM_ROOMS_SECRET` in the environment of `agent-intercom rooms` or `serve`, not of a server that an"
         " agent starts. Without either, callers need no secret.",
     )

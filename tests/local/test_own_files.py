@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from intercom.cli import server_settings
-from intercom.local import own_files, places
+from intercom.local import own_files, places, server_secrets
 from intercom.local.own_files import is_own, is_own_config
 from intercom.local.processes import Recognised, Who
+from intercom.model.config import RoomsSettings, WebSettings
+from intercom.model.errors import ConfigError
 from intercom.model.process import Origin
 
 
@@ -71,3 +76,72 @@ def test_only_a_recognised_operator_records(who: Who, tmp_path: Path, monkeypatc
     assert server_settings.record_directories(other) is (who is Who.OPERATOR)
     assert is_own(os.path.dirname(other.config_file), own_files.own_directories()[0]) is (who is Who.OPERATOR)
     assert is_own(other.state_dir, own_files.own_directories()[0]) is (who is Who.OPERATOR)
+
+
+# --- secrets that others share ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory in which every user of the machine can look: those of the tests are private."""
+    made = Path(tempfile.mkdtemp(dir="/tmp", prefix="ic-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def shared(directory: Path, mode: int) -> Path:
+    file = directory / "secret"
+    file.write_text("0123456789abcdef\n")
+    file.chmod(mode)
+    return file
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o620, 0o602, 0o666])
+def test_a_secret_that_other_users_can_read_or_change_does_not_count(mode: int, reachable: Path) -> None:
+    file = shared(reachable, mode)
+    settings = WebSettings(port=1, public_url="https://x.example", proxy_secret_file=file)
+    rooms = RoomsSettings(enabled=True, secret_file=file)
+    with pytest.raises(ConfigError, match=r"web\.proxy_secret_file .* is open to other users: run chmod go-rwx on it"):
+        server_secrets.proxy_secret(settings, {}, by_client=False)
+    with pytest.raises(ConfigError, match=r"rooms\.secret_file .* is open to other users: run chmod go-rwx on it"):
+        server_secrets.read(rooms, {})
+    # A link to it is as open.
+    link = reachable / "link"
+    link.symlink_to(file)
+    with pytest.raises(ConfigError, match="is open to other users"):
+        own_files.read_shared(link)
+
+
+@pytest.mark.parametrize(
+    ("mode", "directory"),
+    [
+        (0o600, 0o755),
+        (0o400, 0o755),
+        # The group of the proxy, for example.
+        (0o640, 0o755),
+        # Where nobody else can look, nobody else finds the file.
+        (0o664, 0o700),
+        (0o644, 0o750),
+    ],
+)
+def test_a_secret_that_only_its_user_and_its_group_can_read_counts(
+    mode: int, directory: int, reachable: Path, tmp_path: Path
+) -> None:
+    file = shared(reachable, mode)
+    reachable.chmod(directory)
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    for each in (file, link):
+        assert own_files.read_shared(each) == b"0123456789abcdef\n"
+
+
+def test_a_secret_of_another_user_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shared(tmp_path, 0o600)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner:
+        with pytest.raises(ConfigError, match="must be a file of yours or root's"):
+            own_files.read_shared(file)
+    else:
+        assert own_files.read_shared(file) == b"0123456789abcdef\n"

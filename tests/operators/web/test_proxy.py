@@ -160,6 +160,7 @@ def test_without_a_secret_no_proxy_is_believed(environ: dict[str, str], by_clien
 def test_the_secret_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
+    file.chmod(0o600)
     settings = WebSettings(port=1, public_url="https://x.example", proxy_secret_file=file)
     assert server_secrets.proxy_secret(settings, {}, by_client=True) == SECRET
     file.unlink()

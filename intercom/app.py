@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from attrs import asdict, define, field
 
-from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
+from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System, ask
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
@@ -35,7 +35,7 @@ from intercom.model.server_view import HttpPort
 from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
-from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
+from intercom.operators.web.listener import IsNeeded, WebDeps, WebLinks, WebListener
 from intercom.operators.web.push_sender import PushDeps, PushSender
 from intercom.operators.web.push_subscriptions import PushCalls
 from intercom.operators.web.sign_in import SignIns
@@ -646,6 +646,10 @@ class App:
     def is_idle(self) -> bool:
         """Whether nothing is connected, and no agent that people started runs."""
         return not self.processes.connected and not self.presence.here
+
+    async def is_page_needed(self) -> bool:
+        """Whether somebody is signed in to the page, or reaches it without a link. Raises one of UNANSWERED."""
+        return self._sign_ins is not None and await ask(self.system.named("web"), IsNeeded())
 
 
 def contents_path(database: Path) -> Path:

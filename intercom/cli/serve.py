@@ -50,6 +50,7 @@ from intercom.model.errors import ConfigError, IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.model.server_view import ClientEntry
 from intercom.model.visible_text import visible
+from intercom.sessions.lookups import UNANSWERED
 
 
 class Readiness:
@@ -104,7 +105,7 @@ def is_denied(failed: BaseException) -> bool:
 
 #: Seconds that a server has to stop.
 STOP_SECONDS = 15.0
-#: Seconds without a connection or anything pending after which a background server stops.
+#: Seconds without a connection, a person on the page or anything pending after which a background server stops.
 IDLE_SECONDS = 300.0
 #: Seconds between two releases of free memory. Frequent releases are short, and threads that need memory meanwhile must
 #: wait.
@@ -311,7 +312,7 @@ async def give_memory_back() -> None:
 
 
 async def _until_idle(app: App) -> None:
-    """Stop a background server after IDLE_SECONDS with no connection and nothing pending."""
+    """Stop a background server after IDLE_SECONDS with no connection, nobody on the page, and nothing pending."""
     quiet = 0.0
     while quiet < IDLE_SECONDS:
         await trio.sleep(5.0)
@@ -321,11 +322,13 @@ async def _until_idle(app: App) -> None:
 
 
 async def _is_needed(app: App) -> bool:
+    # Only a running server receives what people do in Slack, and HTTP clients cannot start a server.
+    if app.slack is not None or app.http is not None or not app.is_idle():
+        return True
     try:
-        # Only a running server receives what people do in Slack, and HTTP clients cannot start a server.
-        return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.service.pending())
-    except IntercomError as failed:
-        # If pending requests cannot be read, assume that there are some.
+        return await app.is_page_needed() or bool(await app.service.pending())
+    except (IntercomError, *UNANSWERED) as failed:
+        # If it cannot be read what is pending, assume that something is.
         log.warning("what waits could not be read: %s", failed)
         return True
 

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 import trio
 
+from actors import NotRunning
 from intercom.cli import serve
 from intercom.model.errors import DatabaseError
 
 
 class IdleApp:
-    """Who is there, at which second: (from, to) while somebody is connected, and while something waits."""
+    """Who is there, at which second: (from, to) while somebody is connected, while something waits, and while somebody
+    is signed in to the page."""
 
-    def __init__(self, connected: tuple[float, float], pending: tuple[float, float]) -> None:
-        self.connected, self.waits = connected, pending
+    def __init__(
+        self, connected: tuple[float, float], pending: tuple[float, float], page: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
+        self.connected, self.waits, self.page = connected, pending, page
         self.left: float | None = None
         self.service = self.system = self
         self.slack: object | None = None
@@ -26,6 +30,9 @@ class IdleApp:
 
     async def pending(self) -> tuple[int, ...]:
         return (1,) if self.waits[0] <= trio.current_time() < self.waits[1] else ()
+
+    async def is_page_needed(self) -> bool:
+        return self.page[0] <= trio.current_time() < self.page[1]
 
     def request_stop(self) -> None:
         self.left = trio.current_time()
@@ -51,6 +58,25 @@ async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a
     app: Any = IdleApp(connected, pending)
     await serve._until_idle(app)
     assert app.left == pytest.approx(leaves, abs=10)
+
+
+async def test_it_stays_while_somebody_is_signed_in_to_the_page() -> None:
+    app: Any = IdleApp((0, 1000), NEVER, (500, 40_000))
+    await serve._until_idle(app)
+    assert app.left == pytest.approx(40_300, abs=10)
+
+
+async def test_it_stays_while_the_page_restarts_and_cannot_say_who_is_there() -> None:
+    app: Any = IdleApp(NEVER, NEVER)
+
+    async def restarting() -> bool:
+        if trio.current_time() < 1000:
+            raise NotRunning("web")
+        return False
+
+    app.is_page_needed = restarting
+    await serve._until_idle(app)
+    assert app.left == pytest.approx(1300, abs=10)
 
 
 async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:

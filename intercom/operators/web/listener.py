@@ -52,7 +52,7 @@ from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import STORE_FAULTS
 
 if TYPE_CHECKING:
-    from intercom.operators.web.site import PageFile
+    from intercom.operators.web.site import PageFile, WebSite
     from intercom.web_server.port import Port
 
 log = logging.getLogger("intercom.web")
@@ -101,6 +101,11 @@ class SignOut(Request[SignedIn]):
 @frozen
 class OpenPage(Request[str]):
     """Open the port if it is not open. The answer is the page's address."""
+
+
+@frozen
+class IsNeeded(Request[bool]):
+    """Ask whether somebody counts on the page or its API while no agent is there: who cannot start a server."""
 
 
 @frozen
@@ -184,6 +189,7 @@ class WebListener(ChannelActor):
         self._deps = deps
         self._log = EventLog()
         self._is_open = False
+        self._sites: list[WebSite] = []
         self._authorization = Authorization(
             deps.agents,
             deps.service.security_event,
@@ -214,6 +220,8 @@ class WebListener(ChannelActor):
         if isinstance(message, OpenPage):
             await self._open()
             return origin_of(self._deps.sign_ins.port or 0)
+        if isinstance(message, IsNeeded):
+            return await self._is_needed()
         if isinstance(message, EndStreams):
             self._log.wake()
             return None
@@ -234,14 +242,28 @@ class WebListener(ChannelActor):
     # --- the port ---
 
     async def _open_for_others(self) -> None:
-        """Open the configured port if a proxy leads there, or if a program has a token: both come without a link."""
+        """Open the configured port if somebody comes there without a link."""
         try:
-            is_wanted = self._deps.proxy_secret is not None or bool(await self._deps.tokens.every())
+            is_wanted = await self._is_expected()
         except IntercomError as fault:
             log.warning("%s; the page's port is opened when a person asks for it", fault)
             return
         if is_wanted:
             await self._open_again(self._tell_of_another)
+
+    async def _is_expected(self) -> bool:
+        """Whether somebody comes to the configured port without a link: the proxy, or a program with a token."""
+        if self._deps.proxy_secret is not None:
+            return True
+        return self._deps.port != 0 and bool(await self._deps.tokens.every())
+
+    async def _is_needed(self) -> bool:
+        """Whether a browser is signed in, a stream of events is open, or somebody comes without a link.
+
+        A stream ends with its sign-in or token, and a sign-in ends hours after the last request, or after a week. So a
+        forgotten tab does not keep the server for ever."""
+        is_here = bool(self._deps.sign_ins.every()) or any(each.is_streaming for each in self._sites)
+        return is_here or await self._is_expected()
 
     async def _tell_of_another(self, fault: IpcError) -> None:
         """Tell people that the port is not ours: who comes there without a link shows a secret with each request."""
@@ -311,7 +333,8 @@ class WebListener(ChannelActor):
             proxy=rules_of(deps.settings, deps.proxy_secret),
         )
         for listener in listeners:
-            server = HttpServer(WebSite(site, port), headers=SECURITY_HEADERS)
+            self._sites.append(WebSite(site, port))
+            server = HttpServer(self._sites[-1], headers=SECURITY_HEADERS)
             self.spawn(_serve, listener, Port(server, MOST_CONNECTIONS))
         self._is_open = True
         self.subscribe_soon()

@@ -273,6 +273,11 @@ class WebSite:
     def __attrs_post_init__(self) -> None:
         self._hosts = own_hosts(self.port)
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether anybody has a stream of events open."""
+        return bool(self._streams)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
 

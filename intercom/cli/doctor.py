@@ -32,6 +32,7 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError, WorkspaceRefused
 from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.sessions.audit_signatures import verify_log
 from intercom.store import audit_chain
 from intercom.store.database import check, damaged_copies
 from intercom.workspace import files, policy_file
@@ -190,13 +191,13 @@ def _database(path: Path) -> Finding:
 
 
 def _audit(where: Places, database: Path) -> Iterator[Finding]:
-    """Verify the audit log, if this program can read it."""
+    """Verify the audit log with its signatures, if this program can read it."""
     about = check(database)
     if about.fault is not None or not about.exists or (about.version or 0) < about.latest:
         return
     advice = "agent-intercom-ctl audit verify tells more; keep the database and the anchor file as they are"
     try:
-        found = audit_chain.examine(database, Path(where.audit_anchor_file))
+        found = verify_log(database, where)
     except (audit_chain.AnchorError, sqlite3.Error) as fault:
         yield Finding("audit log", State.FAULT, str(fault), advice)
         return

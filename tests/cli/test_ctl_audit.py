@@ -136,10 +136,9 @@ def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Pa
     ]
 
 
-def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_path: Path) -> None:
-    """Failed before: without a row in the table of keys no signature was looked at."""
+def put_unsigned_approval(database: Path) -> None:
+    """Make a database in which an operator key was enrolled, and a request was approved without a signature."""
     at = datetime(2026, 11, 23, tzinfo=UTC)
-    database = tmp_path / "a.db"
     with closing(open_database(database).db) as db, db.conn:
         audit.record(db, at, "operator_key_added", None, "ann", "operator key k", {"key_id": "k", "public": "AAAA"})
         db.execute(
@@ -152,6 +151,12 @@ def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_
             " values ('r', 's', 't', 'd', 'f', 'low', 'approved', 'h', 'x', 'r', 'v', 'approve', 'ann', 'ctl', 'x')"
         )
         audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": "r"})
+
+
+def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_path: Path) -> None:
+    """Failed before: without a row in the table of keys no signature was looked at."""
+    database = tmp_path / "a.db"
+    put_unsigned_approval(database)
     found = audit_chain.examine(database, tmp_path / "audit.anchor")
     audit_signatures.check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
     assert [(fault.entry, fault.text) for fault in found.faults] == [

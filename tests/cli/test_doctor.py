@@ -24,6 +24,7 @@ from intercom.local.config_file import database_path, load
 from intercom.local.places import Places
 from intercom.model.config import Config, SpawnSettings
 from intercom.store.database import open_database
+from tests.cli.test_ctl_audit import put_unsigned_approval
 
 
 def look(where: Places, workspace: str | None = None) -> dict[str, Finding]:
@@ -55,6 +56,15 @@ def test_a_machine_that_never_ran_it_has_no_fault_and_is_told_to_connect_a_clien
     assert "can decide in your place" in found["operator key"].text
     assert found["operator key"].advice == "agent-intercom-ctl key create"
     assert sorted(Path(where.state_dir).parents[1].rglob("*")) == before, "it only looks"
+
+
+def test_an_approval_without_the_signature_that_it_needs_is_a_fault_of_the_log(where: Places) -> None:
+    path = database(where)
+    path.parent.mkdir(parents=True, mode=0o700)
+    put_unsigned_approval(path)
+    found = look(where)["audit log"]
+    assert found.state is State.FAULT
+    assert "operator key k was enrolled, and it was removed from the database; and 1 more" in found.text
 
 
 def test_every_fault_of_the_configuration_is_told_with_its_line(where: Places) -> None:

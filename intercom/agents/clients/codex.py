@@ -30,8 +30,12 @@ _SETTINGS: JsonObject = {
     "tool_timeout_sec": A_DAY_SECONDS,
     "default_tools_approval_mode": "approve",
 }
-# Codex passes on listed variables only. Without these, a shim might find another server than ctl.
-_VARIABLES = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "INTERCOM_SESSION_ID"]
+# Codex passes on listed variables only. Without these, a shim might find another server than ctl, and would not say
+# which agent it is for.
+_VARIABLES = [
+    *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
+    *("INTERCOM_SESSION_ID", "INTERCOM_AGENT", "INTERCOM_ROLE_TOKEN"),
+]
 
 
 def _stdio(start: list[str]) -> JsonObject:

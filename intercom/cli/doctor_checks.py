@@ -17,7 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from actors import Info
-from intercom.agents.clients import CLIENTS, call_wait_seconds
+from intercom.agents.clients import CLIENTS, longest_call_wait
 from intercom.agents.clients.client import Client
 from intercom.cli import client_timeout_probe
 from intercom.cli.ctl_table import age
@@ -340,7 +340,7 @@ def _settings(client: Client, config: Config, entry: Mapping[str, Json], project
     if not entry:
         advice = f"agent-intercom init --write --client {client.name}"
         return Finding(client.name, State.WARN, f"does not know Intercom ({client.entry.file.file(project)})", advice)
-    state, text, advice = judged(call_wait_seconds(client.name, config), _limit(client, entry))
+    state, text, advice = judged(longest_call_wait(client, config), _limit(client, entry))
     return Finding(client.name, state, f"{text} ({client.entry.file.file(project)})", advice)
 
 
@@ -363,7 +363,7 @@ def _probe(client: Client, config: Config, entry: Mapping[str, Json], seconds: f
     if found.how == "held":
         text = f"a call of {found.seconds:.0f} s {reports} reports of progress was not ended by the client"
         return Finding("probe", State.OK, text)
-    state, _, advice = judged(call_wait_seconds(client.name, config), round(found.seconds, 1))
+    state, _, advice = judged(longest_call_wait(client, config), round(found.seconds, 1))
     said = "ended it by cancelling" if found.how == "cancelled" else "closed the connection"
     return Finding("probe", state, f"after {found.seconds:.1f} s {reports} reports the client {said}", advice)
 

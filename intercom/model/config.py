@@ -668,8 +668,9 @@ class Config:
     )
     clients: Mapping[str, ClientSettings] = setting(
         dict,
-        'One table for each MCP client, named by the beginning of the name that it gives itself: `[clients."codex"]` '
-        "is for `codex-mcp-client`.",
+        "One table for each MCP client, named as `init --client` names it, or by the beginning of the name that it"
+        ' gives itself: `[clients."qwen-code"]` is for `qwen-cli-mcp-client-agent-intercom`, `[clients."mcp"]` for'
+        " programs on the Python SDK.",
     )
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")
 

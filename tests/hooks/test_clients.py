@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from intercom.agents import clients
-from intercom.agents.clients import CLIENTS, HOOKED, NAMES, builtin_tools, call_wait_seconds, hooks_of, sender_of
+from intercom.agents.clients import (
+    CLIENTS,
+    HOOKED,
+    NAMES,
+    builtin_tools,
+    call_wait_seconds,
+    hooks_of,
+    longest_call_wait,
+    sender_of,
+)
 from intercom.agents.clients.client import Other, Question, Stopping, Unreadable, parse
 from intercom.agents.hook_server import operation_of
-from intercom.model.config import Config
+from intercom.model.config import ClientSettings, Config
 from intercom.model.request import FileTouch, Replacement
 from intercom.sessions.tools.table import BY_NAME, TOOLS
+from tests.docs.generated import DOCS
 
 CLAUDE = {
     "session_id": "c1",
@@ -84,6 +95,56 @@ def test_no_clients_module_is_missing_in_the_table() -> None:
 )
 def test_a_call_is_answered_before_the_client_gives_it_up(name: str, seconds: float | None) -> None:
     assert call_wait_seconds(name, Config()) == seconds
+
+
+def test_codex_passes_on_every_variable_with_which_a_shim_says_for_whom_it_is() -> None:
+    entry = CLIENTS["codex"].entry.stdio(["agent-intercom"])
+    passed_on = entry["env_vars"]
+    assert isinstance(passed_on, list)
+    pages = [(DOCS / "reference" / name).read_text() for name in ("shim-wire.md", "cli.md")]
+    variables = set(re.findall(r"\bINTERCOM_[A-Z_]+", "".join(pages)))
+    assert {"INTERCOM_SESSION_ID", "INTERCOM_AGENT", "INTERCOM_ROLE_TOKEN"} <= variables
+    assert variables <= set(passed_on)
+
+
+#: The names that clients give themselves (docs/reference/clients.md), by the names by which `init` knows them.
+OWN_NAMES = {
+    "claude-code": "claude-code",
+    "codex": "codex-mcp-client",
+    "cursor": "cursor-vscode",
+    "vscode": "Visual Studio Code",
+    "copilot-cli": "copilot-cli",
+    "opencode": "opencode",
+    "gemini-cli": "gemini-cli-mcp-client",
+    "qwen-code": "qwen-cli-mcp-client-agent-intercom",
+}
+
+
+def waits(**seconds: float) -> Config:
+    return Config(clients={name.replace("_", "-"): ClientSettings(each) for name, each in seconds.items()})
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_a_setting_by_the_name_of_a_client_counts_for_the_name_that_it_gives_itself(client: str) -> None:
+    config = waits(**{client: 86_000.0})
+    assert call_wait_seconds(OWN_NAMES[client], config) == 86_000
+    assert longest_call_wait(CLIENTS[client], config) == 86_000
+    assert call_wait_seconds("mcp", config) == 50
+
+
+def test_a_setting_by_the_name_that_a_client_gives_itself_counts_before_that() -> None:
+    config = waits(qwen_code=86_000.0, qwen_cli=240.0)
+    assert call_wait_seconds(OWN_NAMES["qwen-code"], config) == 240
+    assert call_wait_seconds("qwen-code-old", config) == 86_000
+    # Doctor cannot know under which name the client comes, and looks at the longest.
+    assert longest_call_wait(CLIENTS["qwen-code"], config) == 86_000
+    assert longest_call_wait(CLIENTS["qwen-code"], waits(qwen_cli=240.0)) == 240
+    assert longest_call_wait(CLIENTS["codex"], waits(codex_mcp_client=0.0)) is None
+    assert longest_call_wait(CLIENTS["codex"], Config()) == 270
+
+
+def test_a_setting_of_copilot_cli_is_not_for_other_copilots_which_end_calls_sooner() -> None:
+    assert call_wait_seconds("github-copilot-developer", waits(copilot_cli=3_000.0)) == 50
 
 
 def test_own_tools_are_all_the_tools_there_are() -> None:

@@ -72,13 +72,30 @@ def call_wait_seconds(client_name: str | None, config: Config) -> float | None:
     that is answered in time does not fail.
     """
     name = (client_name or "").lower()
-    own = {prefix.lower(): each.call_wait_seconds for prefix, each in config.clients.items()}
-    given = {prefix: seconds or None for prefix, seconds in own.items() if seconds is not None}
-    for known in (given, default_call_waits()):
+    for known in (_configured_call_waits(config), default_call_waits()):
         found = [prefix for prefix in known if name.startswith(prefix)]
         if found:
             return known[max(found, key=len)]
     return _UNKNOWN_SECONDS
+
+
+def longest_call_wait(client: Client, config: Config) -> float | None:
+    """Return the longest poll interval that the configuration, or else the default, gives a known client under any of
+    its names over MCP; in seconds, None without limit."""
+    keys = [key.lower() for key in config.clients]
+    named = [key for key in keys if key == client.name or key.startswith(client.own_names)]
+    waits = [call_wait_seconds(name, config) for name in named or client.own_names[:1]]
+    limits = [seconds for seconds in waits if seconds is not None]
+    return max(limits) if len(limits) == len(waits) else None
+
+
+def _configured_call_waits(config: Config) -> dict[str, float | None]:
+    """Return the poll intervals in `[clients]`, by the beginning of the name over MCP. A name of `CLIENTS` stands for
+    those that the client gives itself, unless they have an interval of their own."""
+    own = {key.lower(): each.call_wait_seconds for key, each in config.clients.items()}
+    given = {key: seconds or None for key, seconds in own.items() if seconds is not None}
+    meant = {name: given[key] for key in given if key in NAMES for name in CLIENTS[key].own_names}
+    return meant | given
 
 
 def offers_tasks(client_name: object) -> bool:

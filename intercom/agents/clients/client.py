@@ -278,7 +278,7 @@ class Client(NamedTuple):
     """One client: its `name` on the command line, and its `title` for people.
 
     `call_waits` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
-    means no limit; docs/reference/clients.md says how they are known.
+    means no limit; docs/reference/clients.md says how they are known. The first one is that of the newest version.
     """
 
     name: str
@@ -290,6 +290,12 @@ class Client(NamedTuple):
     instructions: Instructions | None = None
     permissions: Permissions | None = None
     own_tools: OwnTools | None = None
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The beginnings of its own name over MCP, without those of relatives that have another time limit."""
+        waits = tuple(self.call_waits.values())
+        return tuple(name for name, seconds in self.call_waits.items() if seconds == waits[0])
 
     def is_named(self, mcp_name: str | None) -> bool:
         """Whether this is the client with this name over MCP."""

@@ -42,53 +42,40 @@ NEVER = (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("connected", "pending", "leaves"),
+    ("connected", "pending", "page", "leaves"),
     [
-        (NEVER, NEVER, 300),
-        ((0, 1000), NEVER, 1300),
-        (NEVER, (0, 5000), 5300),
-        ((0, 1000), (500, 2000), 2300),
+        (NEVER, NEVER, NEVER, 300),
+        ((0, 1000), NEVER, NEVER, 1300),
+        (NEVER, (0, 5000), NEVER, 5300),
+        ((0, 1000), (500, 2000), NEVER, 2300),
         # Somebody comes when it was about to leave: it waits anew.
-        ((290, 400), NEVER, 700),
+        ((290, 400), NEVER, NEVER, 700),
+        # The sign-in outlasts the agent.
+        ((0, 1000), NEVER, (500, 40_000), 40_300),
     ],
 )
 async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a_while(
-    connected: tuple[float, float], pending: tuple[float, float], leaves: float
+    connected: tuple[float, float], pending: tuple[float, float], page: tuple[float, float], leaves: float
 ) -> None:
-    app: Any = IdleApp(connected, pending)
+    app: Any = IdleApp(connected, pending, page)
     await serve._until_idle(app)
     assert app.left == pytest.approx(leaves, abs=10)
 
 
-async def test_it_stays_while_somebody_is_signed_in_to_the_page() -> None:
-    app: Any = IdleApp((0, 1000), NEVER, (500, 40_000))
-    await serve._until_idle(app)
-    assert app.left == pytest.approx(40_300, abs=10)
-
-
-async def test_it_stays_while_the_page_restarts_and_cannot_say_who_is_there() -> None:
+@pytest.mark.parametrize(
+    ("question", "fault"),
+    [("pending", DatabaseError("the disk cannot be read")), ("is_page_needed", NotRunning("web"))],
+)
+async def test_it_stays_while_it_cannot_be_read_what_waits_and_who_is_there(question: str, fault: Exception) -> None:
     app: Any = IdleApp(NEVER, NEVER)
+    answer = getattr(app, question)
 
-    async def restarting() -> bool:
+    async def unreadable() -> object:
         if trio.current_time() < 1000:
-            raise NotRunning("web")
-        return False
+            raise fault
+        return await answer()
 
-    app.is_page_needed = restarting
-    await serve._until_idle(app)
-    assert app.left == pytest.approx(1300, abs=10)
-
-
-async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
-    app: Any = IdleApp(NEVER, NEVER)
-    pending = app.pending
-
-    async def unreadable() -> tuple[int, ...]:
-        if trio.current_time() < 1000:
-            raise DatabaseError("the disk cannot be read")
-        return await pending()
-
-    app.pending = unreadable
+    setattr(app, question, unreadable)
     await serve._until_idle(app)
     assert app.left == pytest.approx(1300, abs=10)
 

@@ -189,6 +189,12 @@ _ended = partial(
     "unauthorized",
     "the session or the token of this request ended while the request came, so nothing was done",
 )
+_left = partial(
+    Refusal,
+    HTTPStatus.UNAUTHORIZED,
+    "unauthorized",
+    "the client closed its connection before the system showed its process, so nothing was done: wait for the answer",
+)
 _no_csrf = partial(
     Refusal,
     HTTPStatus.FORBIDDEN,
@@ -443,7 +449,7 @@ class WebSite:
             return
         try:
             pids = await self._pids(scope["state"]["connection"])
-        except IpcError:
+        except (IpcError, Refusal):
             pids = frozenset()
         name = deps.sign_ins.show_again(code, shown_secrets(scope["headers"], self.port), _keys(pids))
         if name is None:
@@ -466,9 +472,6 @@ class WebSite:
         pids = await self._pids(scope["state"]["connection"])
         if session.fits(_keys(pids)):
             return session
-        if not pids and scope["state"]["connection"].is_left:
-            # A tab that was closed at once. The system knows no process of a connection that is gone.
-            raise _signed_out()
         by = f"process {min(pids)}" if pids else "a process that the system does not show"
         why = f"the session of {session.name} on the page was shown by {by}, which is not the browser that signed in"
         found = Recognised(Who.UNKNOWN, why, Origin(Channel.WEB.value, pid=min(pids, default=None)))
@@ -495,13 +498,18 @@ class WebSite:
         return member
 
     async def _pids(self, connection: Connection) -> frozenset[int]:
-        """Return the processes at the other end of a connection, as far as the system shows them."""
+        """Return the processes at the other end of a connection, as far as the system shows them. Raises Refusal if the
+        client is gone already."""
         if connection.processes is None:
             try:
                 connection.processes = await self.deps.find(connection)
             except trio.TooSlowError:
                 message = "the process of this connection could not be found just now; try again"
                 raise IpcError(message, code="unavailable", retry_after=1.0) from None
+        if not connection.processes and (connection.is_left or connection.is_full):
+            # The system names no process of a closed connection, so it may have been an agent's. Nobody waits for the
+            # answer: a tab may be closed at once too.
+            raise _left()
         return connection.processes
 
     def _me(self, session: Visitor) -> JsonObject:

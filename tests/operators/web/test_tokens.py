@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -25,14 +26,17 @@ from intercom.model.web_role import WebRole
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.web import api
 from intercom.operators.web.sign_in import may_use
+from intercom.operators.web.site import WebSite
 from intercom.operators.web.tokens import TOKEN_DAYS, bearer_token
 from intercom.store.client import Store, StoreUnavailable
 from intercom.store.writer_messages import Database
+from intercom.web_server.port import ConnectionProcesses
+from intercom.web_server.server import Connection
 from tests.docs.generated import DOCS
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import API, Browser, PageServer, Stream, page_server
 from tests.operators.web.test_site import error
-from tests.support.http_responses import Response
+from tests.support.http_responses import Response, request
 
 R = TypeVar("R")
 TOKEN = f"intercom_{'0' * 64}"
@@ -348,6 +352,47 @@ async def test_an_agents_process_does_not_act_with_a_token(tmp_path: Path) -> No
         refused = await program.command("approve", id="a-1")
         assert error(refused) == (403, "unauthorized")
         assert "an agent's own processes may not answer for it" in refused.body.decode()
+        assert service.acts == []
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("behind", [b"", b"x" * 2**22], ids=["at the end", "behind what is not read"])
+async def test_an_agents_process_that_closes_its_connection_at_once_does_not_act_with_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bytes
+) -> None:
+    closed, done = trio.Event(), trio.Event()
+    find, command = ConnectionProcesses.find, WebSite._command
+
+    async def finds(processes: ConnectionProcesses, connection: Connection) -> frozenset[int]:
+        await closed.wait()
+        return await find(processes, connection)
+
+    async def commands(*given: Any) -> None:
+        try:
+            await command(*given)
+        finally:
+            done.set()
+
+    monkeypatch.setattr(ConnectionProcesses, "find", finds)
+    monkeypatch.setattr(WebSite, "_command", commands)
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service, has_store=True) as server:
+        _, program = await add(server)
+        service.clients = frozenset({os.getpid()})
+        sent = request(
+            "POST",
+            f"{API}/commands/approve",
+            program.headers(Content_Type="application/json"),
+            b'{"id": "a-1"}',
+        )
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(sent)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while behind:
+                    client.send(behind)
+        closed.set()
+        await done.wait()
         assert service.acts == []
 
 

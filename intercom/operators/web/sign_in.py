@@ -253,10 +253,14 @@ class SignIns:
             )
         if len(found) > 1:
             raise Ambiguous(f"{prefix[:40]!r} fits {len(found)} browsers; give more of the id")
-        self._sessions = {key: each for key, each in self._sessions.items() if each != found[0]}
+        self.end_session(found[0])
         return found[0]
 
     def end(self, shown: Iterable[str]) -> None:
         """End the sessions of these secrets."""
         for secret in shown:
             self._sessions.pop(_hash(secret), None)
+    def end_session(self, session: BrowserSession) -> None:
+        """End this session, if it lasts."""
+        self._sessions = {key: each for key, each in self._sessions.items() if each.csrf != session.csrf}
+

@@ -463,7 +463,8 @@ class WebSite:
             await deps.service.security_event(summary, {"user": name, "origin": origin.to_data()})
 
     async def _session(self, scope: Scope) -> BrowserSession:
-        """Return the session of a request. Raises Refusal if there is none, or if it is another process's."""
+        """Return the session of a request. Raises Refusal if there is none, or if it is another process's. A session
+        whose browser has ended is ended."""
         session = self.deps.sign_ins.find(shown_secrets(scope["headers"], self.port))
         if session is None:
             raise _signed_out()
@@ -484,6 +485,12 @@ class WebSite:
             try:
                 return await self.deps.tokens.find(shown)
             except Unauthorized as refused:
+        if not any(map(processes.is_there, session.processes)):
+            # The browser has ended, and the same one may have begun again with its old cookies. Nobody shows this
+            # session any more for whom it counts.
+            self.deps.sign_ins.end_session(session)
+            self.deps.log.wake()
+            raise _signed_out()
                 challenge = ((b"www-authenticate", b"Bearer"),)
                 found = Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message, challenge)
         raise found

@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Send
 
 from actors import ask
 from actors.events import ActorRestarted
-from intercom.local.processes import ProcessKey
+from intercom.local.processes import ProcessKey, examine
 from intercom.model.card import CardState, Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import IpcError
@@ -48,7 +48,13 @@ from tests.support.virtual_server import Operator
 
 pytestmark = pytest.mark.real_time
 
+#: Of no process that is there.
 HIDDEN = frozenset({ProcessKey(1, 1, "another")})
+
+
+def parent() -> frozenset[ProcessKey]:
+    """The process that started the tests."""
+    return frozenset({examine(os.getppid()).key})
 
 
 def error(answer: Response) -> tuple[int, str]:
@@ -205,13 +211,28 @@ async def test_a_stolen_cookie_is_of_no_use_to_another_process(tmp_path: Path) -
         browser = await server.browser()
         kept = server.sign_ins._sessions
         for name, session in [*kept.items()]:
-            kept[name] = evolve(session, processes=HIDDEN)
+            kept[name] = evolve(session, processes=parent())
         for answer in (await browser.get(f"{API}/me"), await browser.command("approve", id="a-1")):
             assert error(answer) == (401, "unauthorized")
             assert "is not the browser that signed in" in answer.body.decode()
         assert server.service.acts == []
         # People are told once.
         assert len([said for said, _ in server.service.events if "is not the browser that signed in" in said]) == 1
+
+
+async def test_a_browser_that_begins_again_with_its_old_cookie_is_no_theft(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser, other = await server.browser(), await server.browser()
+        kept = server.sign_ins._sessions
+        first, *_ = kept
+        kept[first] = evolve(kept[first], processes=HIDDEN)
+        refused = await browser.get(f"{API}/me")
+        assert error(refused) == (401, "unauthorized")
+        assert "nobody is signed in in this browser, or not any more" in refused.body.decode()
+        assert {said for said, _ in server.service.events} == {"kim signed in to the page"}
+        (left,) = server.sign_ins.every()
+        assert (await other.get(f"{API}/me")).status == 200
+        assert left.csrf == other.csrf
 
 
 async def test_a_tab_that_is_closed_at_once_is_no_theft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

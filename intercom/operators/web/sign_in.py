@@ -177,6 +177,14 @@ class SignIns:
             del self._used[next(iter(self._used))]
         return link
 
+    def give_back(self, link: IssuedLink) -> None:
+        """Make a link that was redeemed good again, as long as it would have been: it began no session. If another
+        browser has shown it meanwhile, it stays used."""
+        used = self._used.get(link.id)
+        if used is not None and not used.is_shared:
+            del self._used[link.id]
+            self._links[link.id] = link
+
     def was_used(self, code: str) -> bool:
         """Whether this is the code of a link that was used, and is not too old."""
         used = self._used.get(_hash(code))
@@ -256,11 +264,11 @@ class SignIns:
         self.end_session(found[0])
         return found[0]
 
-    def end(self, shown: Iterable[str]) -> None:
-        """End the sessions of these secrets."""
-        for secret in shown:
-            self._sessions.pop(_hash(secret), None)
     def end_session(self, session: BrowserSession) -> None:
         """End this session, if it lasts."""
         self._sessions = {key: each for key, each in self._sessions.items() if each.csrf != session.csrf}
 
+    def end(self, shown: Iterable[str]) -> None:
+        """End the sessions of these secrets."""
+        for secret in shown:
+            self._sessions.pop(_hash(secret), None)

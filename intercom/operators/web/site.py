@@ -423,13 +423,25 @@ class WebSite:
         except Unauthorized as refused:
             await self._show_again(code, scope)
             raise Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message) from None
-        pids = await self._pids(connection)
-        with refusals("sign-in"):
-            origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
-            who: JsonObject = {"user": link.name, "role": link.role.value, "by": link.by, "origin": origin.to_data()}
-            invited = "" if link.by == link.name else f" as {link.role.value}, with a link that {link.by} made"
-            # A sign-in that is not on record gives no session.
-            await deps.service.security_event(f"{link.name} signed in to the page{invited}", who)
+        try:
+            pids = await self._pids(connection)
+            with refusals("sign-in"):
+                origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
+                who: JsonObject = {
+                    "user": link.name,
+                    "role": link.role.value,
+                    "by": link.by,
+                    "origin": origin.to_data(),
+                }
+                invited = "" if link.by == link.name else f" as {link.role.value}, with a link that {link.by} made"
+                # A sign-in that is not on record gives no session.
+                await deps.service.security_event(f"{link.name} signed in to the page{invited}", who)
+        except Unauthorized:
+            raise
+        except IntercomError:
+            # A passing failure: the same browser may try again with this link.
+            deps.sign_ins.give_back(link)
+            raise
         if deps.sign_ins.is_new_program(origin.executable):
             # A person whose link was used by somebody else learns it here.
             first = "for the first time " if origin.executable else ""
@@ -473,6 +485,12 @@ class WebSite:
         pids = await self._pids(scope["state"]["connection"])
         if session.fits(_keys(pids)):
             return session
+        if not any(map(processes.is_there, session.processes)):
+            # The browser has ended, and the same one may have begun again with its old cookies. Nobody shows this
+            # session any more for whom it counts.
+            self.deps.sign_ins.end_session(session)
+            self.deps.log.wake()
+            raise _signed_out()
         by = f"process {min(pids)}" if pids else "a process that the system does not show"
         why = f"the session of {session.name} on the page was shown by {by}, which is not the browser that signed in"
         found = Recognised(Who.UNKNOWN, why, Origin(Channel.WEB.value, pid=min(pids, default=None)))
@@ -485,12 +503,6 @@ class WebSite:
             try:
                 return await self.deps.tokens.find(shown)
             except Unauthorized as refused:
-        if not any(map(processes.is_there, session.processes)):
-            # The browser has ended, and the same one may have begun again with its old cookies. Nobody shows this
-            # session any more for whom it counts.
-            self.deps.sign_ins.end_session(session)
-            self.deps.log.wake()
-            raise _signed_out()
                 challenge = ((b"www-authenticate", b"Bearer"),)
                 found = Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message, challenge)
         raise found

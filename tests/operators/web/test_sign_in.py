@@ -196,6 +196,29 @@ def test_a_link_that_is_shown_again_while_it_signs_in_signs_nobody_in() -> None:
         known.begin(link, frozenset({BROWSER}))
 
 
+def test_a_link_that_is_given_back_is_good_again_for_its_minute() -> None:
+    wall = Wall()
+    known = SignIns(wall)
+    known.issue("kim", WebRole.ADMIN, "code")
+    known.give_back(known.redeem("code"))
+    assert not known.was_used("code")
+    assert known.show_again("code", [], frozenset({OTHER})) is None
+    known.give_back(known.redeem("code"))
+    wall.at += 2 * LINK_LIFE
+    with pytest.raises(Unauthorized, match="older than 60 s"):
+        known.redeem("code")
+
+
+def test_a_link_that_another_browser_has_shown_is_not_given_back() -> None:
+    known = SignIns(Wall())
+    known.issue("kim", WebRole.ADMIN, "code")
+    link = known.redeem("code")
+    assert known.show_again("code", [], frozenset({OTHER})) == "kim"
+    known.give_back(link)
+    with pytest.raises(Unauthorized, match="used before"):
+        known.redeem("code")
+
+
 def test_sessions_are_listed_by_ids_that_sign_nobody_in_and_ended_from_elsewhere() -> None:
     wall = Wall()
     sign_ins = SignIns(wall)

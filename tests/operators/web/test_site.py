@@ -268,6 +268,30 @@ async def test_while_agents_of_an_earlier_run_may_come_back_nothing_is_decided(t
         assert service.acts == []
 
 
+async def test_a_link_stays_good_if_a_passing_failure_kept_it_from_signing_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = StandInService()
+    agents, find, too_slow = StandInAgents(service), ConnectionProcesses.find, [True]
+
+    async def finds(processes: ConnectionProcesses, connection: Connection) -> frozenset[int]:
+        if too_slow:
+            too_slow.clear()
+            raise trio.TooSlowError
+        return await find(processes, connection)
+
+    monkeypatch.setattr(ConnectionProcesses, "find", finds)
+    async with page_server(tmp_path, service, agents=agents) as server:
+        code, agents.awaited = await server.code(), 2
+        for why in ("the process of this connection could not be found", "the server has just started"):
+            refused = await Browser(server.port).sign_in(code)
+            assert error(refused) == (503, "unavailable")
+            assert why in refused.body.decode()
+        agents.awaited = 0
+        assert (await Browser(server.port).sign_in(code)).status == 200
+        assert [said for said, _ in service.events] == ["kim signed in to the page"]
+
+
 # --- other pages, other names ----------------------------------------------------------------------------------------
 
 

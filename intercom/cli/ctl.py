@@ -244,6 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     line = parser(as_json=as_json)
     complete(line, _ids)
     options = line.parse_args(words if as_json else _or_watch(words))
+    code = DONE
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -253,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader closed the pipe. Without this, Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return code
 
 
 def _or_watch(words: Sequence[str]) -> Sequence[str]:
@@ -487,6 +488,9 @@ def _run(options: argparse.Namespace) -> int:
         # Without a server it is the command's own refusal. Else the process that listens there is not this user's
         # server, or no server at all.
         return _complain(options, error.message, error.error_code, REFUSED if is_local else NO_SERVER)
+    except BrokenPipeError:
+        # Of standard output: the client tells its own apart.
+        raise
     except OSError as error:
         if is_local:
             raise

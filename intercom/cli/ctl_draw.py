@@ -65,11 +65,18 @@ LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 TEAM_STYLE = {"active": "green", "idle": "yellow"}
 
 
+class _Console(Console):
+    """A console that leaves it to the caller what follows if its reader has gone: rich's own ends with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return the console for all drawing: standard output, without rich's markup, emoji and highlighting."""
     # Without a terminal, there is no width to wrap lines at.
     width = None if sys.stdout.isatty() else 1000
-    return Console(markup=False, emoji=False, highlight=False, width=width)
+    return _Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 def show(

@@ -175,13 +175,24 @@ async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["error_code"] == "config"
 
 
-async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
-    cards = [card(f"c-{number}", diff="+x\n" * 50) for number in range(300)]
-    async with ctl_server(tmp_path, StandInService(*cards)) as server:
-        line = f"{sys.executable} -m intercom.cli.ctl pending | head -n 1"
-        done = await trio.run_process(line, shell=True, env=server.environ, capture_stdout=True, capture_stderr=True)
-        assert done.stderr == b""
-        assert done.stdout
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        # What is drawn, what is printed at once, and what is printed at the end.
+        (["pending"], 0),
+        (["logs", "s-1"], 0),
+        (["--json", "pending"], 0),
+        (["--json", "show", "nothing"], 1),
+    ],
+)
+async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, words: list[str], code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    async with ctl_server(tmp_path, StandInService(card("c-1"))) as server:
+        command = [sys.executable, "-m", "intercom.cli.ctl", *words]
+        done = await trio.run_process(command, env=server.environ, stdout=writer, capture_stderr=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (code, b"")
 
 
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:

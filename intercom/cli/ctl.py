@@ -463,7 +463,7 @@ def _taking_session() -> list[str]:
 
 def _run(options: argparse.Namespace) -> int:
     from intercom.model.errors import IntercomError
-    from intercom.operators.ctl.client import NoServer, Refusal
+    from intercom.operators.ctl.client import MAY_BE_DONE, NoServer, Refusal
 
     is_all = options.command in _DECIDES and options.all
     if options.session is not None and not row_of(options).takes_session and not is_all:
@@ -476,12 +476,13 @@ def _run(options: argparse.Namespace) -> int:
     is_local = options.command in ("audit", "key")
     try:
         return _local(where, options) if is_local else _carry_out(where, options)
-    except NoServer:
+    except NoServer as none:
         if options.command == "rooms":
             starts = "start one with 'agent-intercom rooms', or set enabled under [rooms] in a server's configuration"
         else:
             starts = "start one with 'agent-intercom serve', or start an agent that uses it"
-        return _complain(options, f"no server answers at {where.ctl_socket}; {starts}", "ipc", NO_SERVER)
+        begun = f"; {MAY_BE_DONE}" if none.may_be_done else ""
+        return _complain(options, f"no server answers at {where.ctl_socket}{begun}; {starts}", "ipc", NO_SERVER)
     except Refusal as refusal:
         return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
     except IntercomError as error:

@@ -30,6 +30,9 @@ FIRST_PATIENCE = 4.0
 #: How long an answer may take, in seconds.
 ANSWER = 90.0
 
+#: What a person is told of an act without an answer.
+MAY_BE_DONE = "what you asked for may still be done: check before you try again"
+
 _PAUSE = 0.05
 
 #: Seconds between two tries at a server with too many connections: the first pause, and the longest.
@@ -38,7 +41,9 @@ _CHUNK = 256 * 1024
 
 
 class NoServer(Exception):
-    """No server listens at the socket."""
+    """No server listens at the socket. `may_be_done` is set if one had got a request that changes something before."""
+
+    may_be_done = False
 
 
 class Event(NamedTuple):
@@ -60,15 +65,16 @@ class Refusal(Exception):
 def request(places: Places, command: str, fields: JsonObject, *, patience: float = PATIENCE) -> Any:
     """Send `command` to the server and return the data of its answer.
 
-    A broken or refused connection is retried for `patience` seconds. An act keeps its `verdict_id` meanwhile; one is
-    generated if `fields` has none. Raises NoServer, Refusal, or IpcError for a socket that is not this user's.
+    A broken or refused connection is retried for `patience` seconds, counted from the first that broke: the server may
+    have worked on the request for longer. An act keeps its `verdict_id` meanwhile; one is generated if `fields` has
+    none. Raises NoServer, Refusal, or IpcError for a socket that is not this user's.
     """
     fields = dict(fields)
     row = COMMANDS[command]
     if row.acts and "verdict_id" not in fields:
         fields["verdict_id"] = os.urandom(16).hex()
     deadline = time.monotonic() + min(patience, FIRST_PATIENCE)
-    asked = there = False
+    asked = there = is_lost = False
     pause, longest = _BUSY_PAUSES
     while True:
         token = None
@@ -83,8 +89,10 @@ def request(places: Places, command: str, fields: JsonObject, *, patience: float
                     asked, deadline = True, time.monotonic() + patience
                 return _data(line.receive())
         except (NoServer, OSError, EOFError) as lost:
+            if asked and not is_lost and not isinstance(lost, TimeoutError):
+                is_lost, deadline = True, time.monotonic() + patience
             if (not asked and not there) or time.monotonic() >= deadline:
-                raise _no_server(lost) from None
+                raise _no_server(lost, may_be_done=asked and row.acts and not row.only_shows) from None
         except Refusal as refusal:
             if refusal.code == "busy" and time.monotonic() < deadline:
                 # The pause is random, so clients do not retry in step.
@@ -258,10 +266,13 @@ def _is_served(places: Places) -> bool:
     return False
 
 
-def _no_server(error: BaseException) -> Exception:
+def _no_server(error: BaseException, *, may_be_done: bool = False) -> Exception:
     if isinstance(error, TimeoutError):
-        return Refusal({"error": "the server did not answer in time; try again", "error_code": "unavailable"})
-    return NoServer(str(error))
+        then = MAY_BE_DONE if may_be_done else "try again"
+        return Refusal({"error": f"the server did not answer in time; {then}", "error_code": "unavailable"})
+    none = NoServer(str(error))
+    none.may_be_done = may_be_done
+    return none
 
 
-__all__ = ["Event", "NoServer", "Refusal", "Watch", "request"]
+__all__ = ["MAY_BE_DONE", "Event", "NoServer", "Refusal", "Watch", "request"]

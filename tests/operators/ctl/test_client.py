@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ import trio.testing
 from intercom.local.places import Places, places, private_directory
 from intercom.local.server_socket import listen
 from intercom.model.errors import IpcError
-from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+from intercom.operators.ctl import client
+from intercom.operators.ctl.client import ANSWER, PATIENCE, NoServer, Refusal, Watch, request
 from intercom.operators.ctl.connection import CtlRequest, failure, read_request, success
 from intercom.operators.ctl.listener import write_token
 from tests.operators.ctl_server import ctl_server, environ
@@ -134,6 +136,53 @@ async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_
     assert len({each.verdict_id for each in seen}) == 1
     assert seen[0].verdict_id
     assert [each.auth_token for each in seen] == ["token-0", "token-1", "token-2"]
+
+
+@pytest.fixture
+def works_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Makes each answer, or its loss, come after this many seconds of the client's clock."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=time.sleep)
+    receive = client._Line.receive
+
+    def make(seconds: float) -> None:
+        def received(line: client._Line) -> Any:
+            clock.now += seconds
+            if seconds >= ANSWER:
+                raise TimeoutError
+            return receive(line)
+
+        monkeypatch.setattr(client, "time", clock)
+        monkeypatch.setattr(client._Line, "receive", received)
+
+    return make
+
+
+async def test_a_request_on_which_the_server_worked_for_long_before_it_died_is_sent_again(
+    tmp_path: Path, works_for: Callable[[float], None]
+) -> None:
+    works_for(PATIENCE + 2)
+    data, seen = await scripted(tmp_path, "gateway-call", {"id": "a"}, None, success(1))
+    assert data == 1
+    assert seen[0].verdict_id == seen[1].verdict_id
+
+
+async def test_a_server_that_dies_of_a_request_again_and_again_is_given_up(
+    tmp_path: Path, works_for: Callable[[float], None]
+) -> None:
+    works_for(PATIENCE + 2)
+    with pytest.RaisesGroup(pytest.RaisesExc(NoServer, check=lambda none: none.may_be_done)):
+        await scripted(tmp_path, "gateway-call", {"id": "a"}, *[None] * 10)
+
+
+@pytest.mark.parametrize(
+    ("command", "then"), [("approve", "may still be done: check"), ("list", "try again"), ("amend", "try again")]
+)
+async def test_whether_an_act_without_an_answer_is_done_is_not_claimed(
+    tmp_path: Path, works_for: Callable[[float], None], command: str, then: str
+) -> None:
+    works_for(ANSWER)
+    with pytest.RaisesGroup(pytest.RaisesExc(Refusal, match=f"did not answer in time; .*{then}")):
+        await scripted(tmp_path, command, {"id": "a"}, None, None)
 
 
 async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ class RoomPeople:
             room_id=room_id,
             name=by,
             token=None,
-            new_token=new_token(),
+            new_token=new_token(act_id(act)),
             rules=self.rules(),
             now=self.now(),
             role=TeamRole.OPERATOR,

@@ -192,6 +192,21 @@ async def test_no_team_joins_under_the_name_of_a_person_or_of_the_server(server:
 
 
 @ROOMS
+async def test_a_person_who_asks_again_for_a_token_after_a_lost_answer_joins_once(server: VirtualServer) -> None:
+    alex = await create(server)
+    lost = await alex.service.people.token(alex.id, "kim", "ctl/act-0001")
+    again = await alex.service.people.token(alex.id, "kim", "ctl/act-0001")
+    assert again.team_id == lost.team_id
+    assert await alex.events() == ["team_joined"]
+    kim = InRoom(server, alex.id, again.token)
+    assert await kim.status_of("kim") is Presence.ACTIVE
+    # The token of the lost answer is nobody's.
+    assert (await refused(InRoom(server, alex.id, lost.token).wait)).room_code is RoomErrorCode.UNAUTHORIZED
+    other = await alex.service.people.token(alex.id, "kim", "ctl/act-0002")
+    assert other.team_id != again.team_id
+
+
+@ROOMS
 async def test_a_team_recognises_its_own_messages_and_sees_no_token_of_others(server: VirtualServer) -> None:
     alex = await create(server)
     kim = await join(alex)

@@ -141,8 +141,10 @@ class Deliveries:
                 try:
                     known = await self.deps.calls.subscriptions()
                 except STORE_FAULTS as fault:
-                    log.warning("push messages are not sent: %s", fault)
-                    continue
+                    log.warning("push messages are not sent yet: %s", fault)
+                    self._new = {**new, **self._new}
+                    self._news.set()
+                    known = ()
                 for each in known:
                     is_sending = each.id in self._untold
                     self._untold.setdefault(each.id, {}).update(new)
@@ -176,10 +178,13 @@ class Deliveries:
 
     async def _attempt(self, id: str) -> Attempt | None:
         """Send a browser what it is to be told, once. Returns None if there is nothing, or no such browser any more."""
-        from intercom.operators.web.push_delivery import Outcome, send
+        from intercom.operators.web.push_delivery import Attempt, Outcome, send
 
         deps = self.deps
-        subscription = next((each for each in await deps.calls.subscriptions() if each.id == id), None)
+        try:
+            subscription = next((each for each in await deps.calls.subscriptions() if each.id == id), None)
+        except STORE_FAULTS as fault:
+            return Attempt(Outcome.LATER, str(fault))
         key = await deps.calls.key()
         told = tuple(self._untold[id])
         cards = [self.open_cards[each] for each in told if each in self.open_cards]

@@ -39,7 +39,7 @@ from intercom.operators.web.push_sender import (
 from intercom.operators.web.push_subscriptions import Destinations, PushCalls, is_public
 from intercom.operators.web.sign_in import WebRole
 from intercom.store import rows
-from intercom.store.client import Reader, Store
+from intercom.store.client import Reader, Store, StoreUnavailable
 from intercom.store.trust import MOST_BROWSERS_OF_ONE, subscription_id
 from intercom.store.writer import Writer
 from tests.operators.stand_in_service import StandInService, card
@@ -338,8 +338,15 @@ class Calls:
 
     known: dict[str, PushSubscription] = field(factory=dict)
     destinations: Destinations = field(factory=Destinations)
+    #: How many more readings work; then one fails.
+    works: int | None = None
 
     async def subscriptions(self) -> tuple[PushSubscription, ...]:
+        if self.works == 0:
+            self.works = None
+            raise StoreUnavailable("the database is locked")
+        if self.works is not None:
+            self.works -= 1
         return tuple(self.known.values())
 
     async def forget(self, id: str) -> None:
@@ -461,6 +468,18 @@ async def test_a_failed_message_is_tried_again_with_what_waits_then_and_given_up
         on.put(fresh("d"))
         await trio.sleep(100)
         assert on.sent.got[-1][2] == "4 requests wait"
+
+
+@pytest.mark.parametrize("works", [0, 1])
+async def test_a_card_that_came_while_the_store_was_away_is_told_once_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, works: int
+) -> None:
+    """It is read when cards are gathered, and again for each message."""
+    async with pushing(monkeypatch, "phone") as on:
+        on.calls.works = works
+        on.put(fresh("a"))
+        await trio.sleep(100)
+        assert [title for *_, title in on.sent.got] == ["Change"]
 
 
 async def test_a_browser_that_has_unsubscribed_is_forgotten_and_others_are_not_kept_waiting(

@@ -30,14 +30,14 @@ from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.card import Card, CardKind
 from intercom.model.card_hunks import checked_comments, comments_in, how_to_comment, new_line_numbers
-from intercom.model.errors import InvalidArguments
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
 from intercom.operators.commands.table import MAX_REQUEST
-from intercom.operators.ctl.client import Refusal, request
+from intercom.operators.ctl.client import MAY_BE_DONE, NoServer, Refusal, request
 
 #: Exit codes: done; the server or the person refused.
-_DONE, _REFUSED = 0, 1
+_DONE, _REFUSED, _NO_SERVER = 0, 1, 3
 #: The longest request of an edit, in bytes as JSON, with room for its signature.
 _LONGEST = MAX_REQUEST - 4096
 #: Where the drafts are that were not sent, by what they are of. The inbox, which is one process, opens them again.
@@ -81,7 +81,8 @@ def _say_stopped(stopped: _Stopped, options: argparse.Namespace) -> None:
 
 
 def _decide_each(where: Places, command: str, fields: JsonObject, options: argparse.Namespace) -> int:
-    """Say what will happen, then decide each card. A refusal of one does not stop the others."""
+    """Say what will happen, then decide each card. A refusal of one does not stop the others. What stops them, as the
+    loss of the server, is raised; with --json it is told together with what was decided before."""
     if command == "approve" and (options.edit or options.hunks is not None):
         raise _Stopped("hunks and edits are of one card: name one id")
     found: dict[str, CardEntry] = {}
@@ -101,7 +102,8 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
         print(f"{command} {count(len(found), 'request')}:")
         print("\n".join(summary(command, card) for card in found.values()))
         _agree(f"{command} all {len(found)}?")
-    sender, results, failed = Sender(where, f"{command} {count(len(found), 'request')}"), [], 0
+    sender, failed = Sender(where, f"{command} {count(len(found), 'request')}"), 0
+    results: list[JsonObject] = []
     for id, card in found.items():
         if options.json:
             # Each is shown before its own PIN.
@@ -114,6 +116,12 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
             done = {"request_id": id, "error": str(refusal), "error_code": refusal.code}
             if not options.json:
                 print(clean(f"{short(id)}: {refusal}"), file=sys.stderr)
+        except (NoServer, IntercomError, OSError) as fault:
+            if not options.json:
+                raise
+            results += _not_answered(where, fault, [*found][len(results) :])
+            print(json.dumps(results))
+            return _NO_SERVER
         else:
             if not options.json:
                 print(done_line(done))
@@ -121,6 +129,18 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
     if options.json:
         print(json.dumps(results))
     return _REFUSED if failed else _DONE
+
+
+def _not_answered(where: Places, fault: Exception, ids: Sequence[str]) -> list[JsonObject]:
+    """Return the results of the first of these cards, whose decision has no answer, and of the others, which were not
+    sent."""
+    if isinstance(fault, NoServer):
+        why = f"no server answers at {where.ctl_socket}{f'; {MAY_BE_DONE}' if fault.may_be_done else ''}"
+    else:
+        why = str(fault)
+    code = fault.error_code if isinstance(fault, IntercomError) else "ipc"
+    told = [why, *["not sent, because the one before has no answer"] * (len(ids) - 1)]
+    return [{"request_id": id, "error": said, "error_code": code} for id, said in zip(ids, told, strict=True)]
 
 
 def _waiting(where: Places, session: str, options: argparse.Namespace) -> list[str]:

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from intercom.cli import ctl
 from intercom.cli.ctl import TYPED, fields_of, hoist, parser
+from intercom.cli.ctl_sign import Sender
 from intercom.model.card import CardKind
 from intercom.operators.commands.table import COMMANDS
+from intercom.operators.ctl.client import NoServer
 from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import StandInService, card, session
 
@@ -173,6 +175,28 @@ async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--config", str(config), "list", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error_code"] == "config"
+
+
+async def test_what_was_decided_before_the_server_went_away_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, lost = Sender.send, NoServer("gone")
+    lost.may_be_done = True
+
+    def sends(sender: Sender, verb: str, fields: dict[str, Any], **more: Any) -> Any:
+        if fields["id"] == "b-2":
+            raise lost
+        return send(sender, verb, fields, **more)
+
+    monkeypatch.setattr(Sender, "send", sends)
+    async with ctl_server(tmp_path, StandInService(card("a-1"), card("b-2"), card("c-3"))) as server:
+        done = await run(server.environ, "--json", "approve", "a-1", "b-2", "c-3")
+    assert done.returncode == 3
+    first, second, third = json.loads(done.stdout)
+    assert (first["request_id"], first["status"]) == ("a-1", "approved")
+    assert (second["request_id"], second["error_code"]) == ("b-2", "ipc")
+    assert "may still be done: check" in second["error"]
+    assert (third["request_id"], third["error"]) == ("c-3", "not sent, because the one before has no answer")
 
 
 @pytest.mark.parametrize(

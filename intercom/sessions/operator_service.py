@@ -601,14 +601,13 @@ class OperatorService:
         self.signatures.admit_command(command, act_id, subject, signature, self.deps.now(), channel)
 
     async def once(self, act_id: str | None, work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
-        """Carry out a command whose signature counts once, and return the data of its answer.
+        """Carry out a command whose signature counts once, or that ends something, and return the data of its answer.
 
         Sent again, it is answered as the first time, also if that was a refusal, and nothing is done: a process that
         saw the signature must not use it later. A passing failure is no answer. Between the effect and this record the
-        server may crash, so the effect has to be safe to repeat under `act_id` too. Without operator keys the work is
-        just done.
+        server may crash, so the effect has to be safe to repeat under `act_id` too.
         """
-        if act_id is None or not self.signatures.required:
+        if act_id is None:
             return await work()
         told = await self.reader.read(partial(idempotency.answer, scope=Scope.SIGNED, id=act_id))
         if told is None:

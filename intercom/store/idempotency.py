@@ -45,7 +45,7 @@ class Scope(Enum):
     UNPAUSE = "unpause"
     #: The session that a command without a name was about.
     SESSION = "session"
-    #: A command whose signature counts once: its answer, or its refusal.
+    #: A command whose signature counts once, or that ends something: its answer, or its refusal.
     SIGNED = "signed"
     #: News of an agent that people started, by session and run.
     PROCESS = "process"

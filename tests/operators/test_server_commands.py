@@ -18,13 +18,16 @@ from intercom.cli.init_clients import entry_file, new_entries, snippet
 from intercom.local.places import places
 from intercom.local.server_secrets import RoomsSecrets
 from intercom.model.config import Config, RoomsSettings, WebSettings
-from intercom.model.errors import InvalidState, NotFound
+from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.server_view import HttpPort
+from intercom.model.web import ApiToken, PushSubscription, SignedIn
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.request import carry_out
 from intercom.operators.ctl.connection import CtlRequest, success
 from intercom.sessions.server_information import ServerInformation
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService
+from tests.support.virtual_server import VirtualServer
 
 START = datetime(2026, 11, 26, 9, 0, tzinfo=UTC)
 OWN = "http://127.0.0.1:3000"
@@ -43,6 +46,53 @@ async def ask(server: ServerInformation | None, command: str, **fields: Any) -> 
     data = await carry_out(service, request, "kim", None)  # type: ignore[arg-type]
     # Whatever is answered crosses the socket.
     return json.loads(success(data))["data"]
+
+
+class Ends:
+    """Ends each thing once, as the page's operations do; then there is none."""
+
+    def __init__(self) -> None:
+        self.left = {"nightly"}
+        self.push = self
+
+    async def revoke_token(self, name: str, by: str) -> ApiToken:
+        self._end(name)
+        return ApiToken("t-1", name, WebRole.VIEWER, "ab" * 32, START, by, START)
+
+    async def sign_out(self, prefix: str, by: str) -> SignedIn:
+        self._end(prefix)
+        return SignedIn(prefix, "kim", WebRole.VIEWER, START, START)
+
+    async def unsubscribe(self, prefix: str, by: str, channel: str) -> PushSubscription:
+        self._end(prefix)
+        return PushSubscription(prefix, "https://push.example.com/secret", "p", "a", by, channel, "Firefox", START)
+
+    def _end(self, name: str) -> None:
+        if name not in self.left:
+            raise NotFound(f"there is no {name}")
+        self.left.remove(name)
+
+
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        ("token-revoke", {"name": "nightly"}),
+        ("people-sign-out", {"id": "nightly"}),
+        ("push-remove", {"id": "nightly"}),
+    ],
+)
+async def test_what_a_person_ended_is_answered_as_ended_if_the_answer_was_lost(
+    server: VirtualServer, command: str, fields: dict[str, str]
+) -> None:
+    service = server.app.service
+    service.web = Ends()  # type: ignore[assignment]
+    request = CtlRequest(command, fields, "act-0001")
+    first = await carry_out(service, request, "kim", None)
+    assert await carry_out(service, request, "kim", None) == first
+    assert "secret" not in str(first)
+    with pytest.raises(IntercomError) as refused:
+        await carry_out(service, CtlRequest(command, fields, "act-0002"), "kim", None)
+    assert refused.value.error_code == "not_found"
 
 
 @pytest.fixture

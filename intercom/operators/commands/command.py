@@ -79,7 +79,8 @@ class OperatorCommand(NamedTuple):
     that it changes nothing, though only a person may send it. `verb` is what people type for it, if that is not its
     name; the name is an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for
     people at a terminal alone: what it makes lets somebody act for a person. With `in_browser` no program with a token
-    sends it: what it makes would outlive the token.
+    sends it: what it makes would outlive the token. With `keeps_answer` its answer is recorded without a signature too:
+    sent again it would be refused, because what it ended is gone.
     """
 
     name: str
@@ -95,6 +96,7 @@ class OperatorCommand(NamedTuple):
     for_admins: bool = False
     in_terminal: bool = False
     in_browser: bool = False
+    keeps_answer: bool = False
 
     @property
     def least_role(self) -> WebRole | None:

@@ -608,6 +608,7 @@ _ROWS = (
         Argument("NAME", "name", missing="the name of a token; see token list"),
         draws="revoked_token",
         for_admins=True,
+        keeps_answer=True,
     ),
     _row(
         "passkeys",
@@ -632,6 +633,7 @@ _ROWS = (
         _ID._replace(missing="the id of a browser; see people list"),
         draws="signed_out",
         for_admins=True,
+        keeps_answer=True,
     ),
     # What a browser asks for, and sends when it is subscribed. Its endpoint is a secret.
     _row("push-key", OPERATOR, "show the key that browsers are subscribed to", is_typed=False, only_shows=True),
@@ -652,6 +654,7 @@ _ROWS = (
         OPERATOR,
         "stop sending a browser push messages",
         _ID._replace(missing="the id of a browser; see push list"),
+        keeps_answer=True,
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False, for_admins=True),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from intercom.agents.clients import CLIENTS, NAMES
 from intercom.agents.clients.client import TOKEN_VARIABLE
@@ -18,11 +19,11 @@ from intercom.cli.init_clients import entry_file, new_entries, snippet
 from intercom.local.places import places
 from intercom.local.server_secrets import RoomsSecrets
 from intercom.model.config import Config, RoomsSettings, WebSettings
-from intercom.model.errors import IntercomError, InvalidState, NotFound
+from intercom.model.errors import IntercomError, InvalidState, IpcError, NotFound
 from intercom.model.server_view import HttpPort
 from intercom.model.web import ApiToken, PushSubscription, SignedIn
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.request import carry_out
+from intercom.operators.commands.request import carry_out, refusals
 from intercom.operators.ctl.connection import CtlRequest, success
 from intercom.sessions.server_information import ServerInformation
 from tests.operators.stand_in_rooms import StandInRooms, room
@@ -93,6 +94,21 @@ async def test_what_a_person_ended_is_answered_as_ended_if_the_answer_was_lost(
     with pytest.raises(IntercomError) as refused:
         await carry_out(service, CtlRequest(command, fields, "act-0002"), "kim", None)
     assert refused.value.error_code == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("command", "then"),
+    [
+        ("restore", ", and may still be done: check before you try again"),
+        ("pending", "; try again"),
+        ("amend", "; try again"),
+        ("events", "; try again"),
+    ],
+)
+def test_only_of_what_changes_something_it_is_said_that_it_may_be_done(command: str, then: str) -> None:
+    with pytest.raises(IpcError) as refused, refusals(command):
+        raise trio.TooSlowError
+    assert str(refused.value) == f"this takes longer than the time limit{then}"
 
 
 @pytest.fixture

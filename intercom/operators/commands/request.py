@@ -22,7 +22,7 @@ from intercom.model.process import Origin
 from intercom.operators.commands.command import Access
 from intercom.operators.commands.command_handler import Caller
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.table import DEFAULT_REASON, FIELDS, Kind, decisions_of
+from intercom.operators.commands.table import COMMANDS, DEFAULT_REASON, FIELDS, Kind, decisions_of
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import StoreUnavailable
@@ -153,9 +153,11 @@ def refusals(command: str) -> Iterator[None]:
     except Busy:
         raise IpcError("too much is queued in the server; try again shortly", code="busy") from None
     except trio.TooSlowError:
-        # The work was not cancelled; a look at a large workspace goes on, for example.
-        message = "this takes longer than the time limit, and may still be done: check before you try again"
-        raise IpcError(message, code="unavailable") from None
+        row = COMMANDS.get(command)
+        # Work that changes something was not cancelled: an agent may go on to stop, for example.
+        is_act = row is not None and row.acts and not row.only_shows
+        then = ", and may still be done: check before you try again" if is_act else "; try again"
+        raise IpcError(f"this takes longer than the time limit{then}", code="unavailable") from None
     except StoreUnavailable as fault:
         raise IpcError(str(fault), code="unavailable") from None
     except (Down, NotRunning):

@@ -186,7 +186,10 @@ def workspace(
 #: The answers about a command that an earlier server run began.
 INTERRUPTED = "interrupted by a restart of the server; run it again"
 UNKNOWN = "the server restarted meanwhile; it is unknown whether this was done: check, and if it was not, do it again"
-UNDER_WAY = "this is in progress already"
+#: The answer about one of this run. Its own answer may have been lost when it was recorded.
+UNDER_WAY = (
+    "this was begun already: it is in progress, or its answer could not be recorded: check before you do it again"
+)
 
 
 class Repeated(Exception):

@@ -118,7 +118,7 @@ async def test_a_command_typed_once_runs_once_however_often_it_is_delivered(tmp_
         assert await server.type("count") is None
         await server.type("hold", act="slack/5")
         await server.until_shown("begun", "command/slack/5")
-        assert "in progress already" in await server.told("hold", act="slack/5")
+        assert "in progress" in await server.told("hold", act="slack/5")
         await open_gate(tmp_path / "work")
         await server.until_shown("done", "command/slack/5")
         assert (tmp_path / "work" / "count").read_text() == "x\n"
@@ -232,6 +232,19 @@ async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
     async with command_server(tmp_path) as server:
         await server.until_shown("interrupted by a restart", "command/slack/7")
         assert left.poll() == -signal.SIGTERM
+
+
+async def test_of_a_command_without_a_recorded_answer_it_is_not_claimed_that_it_runs(tmp_path: Path) -> None:
+    def as_left(db: Database) -> None:
+        note = {"line": "/intercom count", "row": "command/slack/7", "to": CHANNEL, "name": "count", "asked": "anna"}
+        idempotency.begin(db, "slack/7", note, START, who="anna", session_id=None)
+
+    async with command_server(tmp_path, commands={"count": "echo x >> count"}) as server:
+        # It has ended, and its answer could not be recorded.
+        await server.store(as_left)
+        told = await server.told("count", act="slack/7")
+        assert "it is in progress, or its answer could not be recorded: check before you do it again" in told
+        assert not (tmp_path / "work" / "count").exists()
 
 
 async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(

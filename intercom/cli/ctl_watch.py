@@ -32,7 +32,7 @@ from intercom.local.places import Places
 from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.ctl.client import Event, NoServer, Refusal, Watch, request
+from intercom.operators.ctl.client import MAY_BE_DONE, Event, NoServer, Refusal, Watch, request
 
 #: What a read of a key returns at the end of input.
 _END = ("", "\x04")
@@ -187,8 +187,8 @@ class Keys:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except NoServer:
-            self._say("no server answers just now; try the key again")
+        except NoServer as none:
+            self._say(f"no server answers just now; {MAY_BE_DONE if none.may_be_done else 'try the key again'}")
         except (Refusal, IntercomError, OSError) as error:
             self._say(str(error))
 

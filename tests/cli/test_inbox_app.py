@@ -264,10 +264,17 @@ def test_a_decision_that_was_sent_is_taken_back_unless_the_agent_may_know_it(
     at_inbox(where, monkeypatch, card("one", **LOW))(scene)
 
 
+def after_sending() -> NoServer:
+    lost = NoServer()
+    lost.may_be_done = True
+    return lost
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
         (NoServer(), "not sent: approve one 'approval one' (low), because no server answers; try the key again"),
+        (after_sending(), "approve one 'approval one' (low): no server answers; what you asked for may still be done"),
         (Refusal({"error": "kim was \x1b[2Jfirst"}), "approve one 'approval one' (low): kim was \\x1b[2Jfirst"),
     ],
 )

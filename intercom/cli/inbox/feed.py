@@ -26,7 +26,7 @@ from intercom.model.card import Card
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+from intercom.operators.ctl.client import MAY_BE_DONE, NoServer, Refusal, Watch, request
 
 
 class Link(Enum):
@@ -193,10 +193,11 @@ def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, Card
         verb, fields = request_of(act, waits.text)
         entry = None if act.card is None else shown.get(act.card.id)
         done = sender.send(verb, dict(fields), card=entry)
-    except NoServer:
-        return SendResult(
-            False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
-        )
+    except NoServer as none:
+        about = f"{label(act.word)} {act.name}"
+        if none.may_be_done:
+            return SendResult(False, f"{about}: no server answers; {MAY_BE_DONE}")
+        return SendResult(False, f"not sent: {about}, because no server answers; try the key again")
     except (Refusal, IntercomError, OSError) as fault:
         return SendResult(False, f"{label(act.word)} {act.name}: {fault}")
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -20,7 +20,7 @@ from intercom.gateway.assignments import Assignments
 from intercom.gateway.assignments import parse as parse_assignments
 from intercom.gateway.downstream_config import DownstreamConfig, check
 from intercom.gateway.json_settings import BadJson, Fault, key_lines, parse_json
-from intercom.gateway.roles import NO_ROLES, Roles
+from intercom.gateway.roles import ANY, NO_ROLES, Capability, Effect, Roles
 from intercom.gateway.roles import parse as parse_roles
 
 #: The one file of the directory that is no downstream's.
@@ -174,35 +174,60 @@ def signature(directory: Path) -> Signature:
     return tuple(found)
 
 
-def read_settings(directory: Path) -> Settings:
+def read_settings(directory: Path, before: Settings | None = None) -> Settings:
     """Read the whole directory; one that does not exist has nothing. Raises nothing: faults are in the result.
 
     If `roles.json` has a fault, nobody has a role, so no agent may call anything. If the directory itself has one,
-    nothing of it counts, and this is the only fault.
+    nothing of it counts, and this is the only fault. `before` are the settings that were read before: a downstream
+    whose file has got a fault stays as it was there, also its classes; and rules that name a class which is gone count
+    as `roles` has it.
     """
+    before = before or Settings()
     seen = signature(directory)
     if (fault := directory_fault(directory)) is not None:
-        return Settings(faults=(str(fault),), faulty=frozenset({fault.file}), signature=seen)
+        nobody = NO_ROLES.after(before.roles)
+        return Settings(roles=nobody, faults=(str(fault),), faulty=frozenset({fault.file}), signature=seen)
     downstreams = read_directory(directory)
-    faults = [str(fault) for fault in downstreams.faults]
-    classes = {name: config.all_classes for name, config in downstreams.configs.items() if config.all_classes}
+    faulty = frozenset(fault.file for fault in downstreams.faults)
+    kept = {
+        name: config
+        for name, config in before.configs.items()
+        # Somebody is editing its file: it keeps running as it was.
+        if name not in downstreams.configs and before.files.get(name) in faulty
+    }
+    configs = {**downstreams.configs, **kept}
+    files = {**downstreams.files, **{name: before.files[name] for name in kept}}
+    classes = {name: config.all_classes for name, config in configs.items() if config.all_classes}
     found, assignments, wrong = read_roles(directory / ROLES_FILE, classes)
-    return Settings(
-        downstreams.configs,
-        found,
-        assignments,
-        (*faults, *wrong),
-        downstreams.files,
-        frozenset(fault.file for fault in downstreams.faults),
-        seen,
-    )
+    found = found.after(before.roles)
+    faults = (*map(str, downstreams.faults), *wrong, *_gone_classes(found, files))
+    return Settings(configs, found, assignments, faults, files, faulty, seen)
+
+
+def _gone_classes(roles: Roles, files: Mapping[str, str]) -> Iterator[str]:
+    """Say which classes are gone that a rule in `ask` or `deny` names."""
+    capabilities = [each for role in roles.roles.values() for each in role.capabilities]
+    for name, file in sorted(files.items()):
+        for gone in sorted(roles.former.get(name, ())):
+            rules = dict.fromkeys(str(each) for each in capabilities if _restricts(each, name, gone))
+            if rules:
+                what = f"is gone, so {' and '.join(rules)} counts for all tools of {name}"
+                remedy = f"write the class again, or change the rule in {ROLES_FILE}"
+                yield str(
+                    Fault(file, f"classes.{gone}", what, f"{remedy}; if it means a tool, run agent-intercom stop")
+                )
+
+
+def _restricts(rule: Capability, downstream: str, verb: str) -> bool:
+    return rule.effect is not Effect.ALLOW and rule.tool in (downstream, ANY) and rule.verb == verb
 
 
 def read_roles(
     file: Path, classes: Mapping[str, Mapping[str, tuple[str, ...]]]
 ) -> tuple[Roles, Assignments, tuple[str, ...]]:
     """Return the roles of a file, who has which, and the faults. A file with a fault grants nothing, and one that does
-    not exist has none. `classes` are those of the downstreams' own files."""
+    not exist has none. `classes` are those of the downstreams' own files. One that `roles.json` has under the same name
+    takes the place of that one alone."""
     if not os.path.lexists(file):
         return NO_ROLES, Assignments(), ()
     try:
@@ -224,9 +249,12 @@ def read_roles(
     if not isinstance(raw, Mapping):
         return NO_ROLES, Assignments(), (f'{file}: must be an object, such as {{"roles": []}}',)
     own = raw.get("classes")
-    merged = {**{name: {key: list(verbs) for key, verbs in each.items()} for name, each in classes.items()}}
-    if isinstance(own, Mapping):
-        merged = {**merged, **own}
+    merged: dict[str, object] = {
+        name: {key: list(verbs) for key, verbs in each.items()} for name, each in classes.items()
+    }
+    for name, each in own.items() if isinstance(own, Mapping) else ():
+        known = merged.get(name)
+        merged[name] = {**known, **each} if isinstance(known, Mapping) and isinstance(each, Mapping) else each
     roles, faults = parse_roles({**raw, "classes": merged})
     assignments, wrong = parse_assignments(raw)
     said = tuple(f"{file}: {fault}" for fault in (*faults, *wrong))

@@ -8,7 +8,8 @@ A role is a list of rules. A rule has an effect (allow, ask or deny) and names t
 - `github.*`: all tools of one downstream; `*.search`, `*.read`, `*.*`: the same for each downstream.
 
 A class is a list of verbs and patterns for one downstream. It comes from the configuration, never from a downstream's
-own annotations. A class takes precedence over a tool of the same name.
+own annotations. A class takes precedence over a tool of the same name. If a class is gone that was there before, rules
+that name it only make things stricter: those in `ask` and `deny` count for all tools, those that allow for none.
 
 The most specific rule decides. A rule is more specific than another if one of its two parts is narrower and the other
 is not wider. The downstream is one or any; the verb is one, several (a class or a pattern) or all. So `github.*` and
@@ -27,7 +28,7 @@ from difflib import get_close_matches
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from intercom.model.visible_text import one_line
 
@@ -120,10 +121,12 @@ class _Rule:
 
 @frozen
 class _Rules:
-    """The rules of one role for one downstream, each part in order of precedence."""
+    """The rules of one role for one downstream, each part in order of precedence. `former` are those in `ask` and
+    `deny` that name a class which is gone."""
 
     named: tuple[_Rule, ...]
     any_tool: tuple[_Rule, ...]
+    former: tuple[_Rule, ...] = ()
 
     def __iter__(self) -> Iterator[_Rule]:
         yield from self.named
@@ -132,22 +135,33 @@ class _Rules:
 
 @frozen
 class Roles:
-    """All roles by name, and the classes of each downstream."""
+    """All roles by name, and the classes of each downstream. `former` are the names of classes that are gone."""
 
     roles: Mapping[str, Role] = field(factory=dict)
     classes: Classes = field(factory=dict)
+    former: Mapping[str, frozenset[str]] = field(factory=dict)
     _compiled: dict[tuple[str, str], _Rules] = field(init=False, factory=dict, eq=False, repr=False)
 
     def rules(self, role: Role, tool: str) -> _Rules:
         """Return the rules of a role for one downstream. They are compiled once."""
         found = self._compiled.get((role.name, tool))
         if found is None:
-            is_named = tool in self.classes or any(each.tool == tool for each in role.capabilities)
+            has_classes = tool in self.classes or tool in self.former
+            is_named = has_classes or any(each.tool == tool for each in role.capabilities)
             # One entry serves all other downstreams, so that made-up names take no memory.
             key = (role.name, tool if is_named else "")
-            found = self._compiled.get(key) or _compile(role, key[1], self.classes)
+            found = self._compiled.get(key) or _compile(role, key[1], self)
             self._compiled[key] = found
         return found
+
+    def after(self, before: Roles) -> Roles:
+        """Return these roles, which know the classes that were there before and are gone."""
+        former: dict[str, frozenset[str]] = {}
+        for tool in {*before.classes, *before.former}:
+            names = {*before.classes.get(tool, ()), *before.former.get(tool, ())} - {*self.classes.get(tool, ())}
+            if names:
+                former[tool] = frozenset(names)
+        return evolve(self, former=former)
 
 
 NO_ROLES: Final = Roles()
@@ -159,7 +173,14 @@ def decide(roles: Roles, role: str, tool: str, method: str) -> Decision:
     if known is None:
         return Decision(Effect.DENY)
     rules = roles.rules(known, tool)
-    return _decision([*_first(rules.named, method), *_first(rules.any_tool, method)])
+    matching = [*_first(rules.named, method), *_first(rules.any_tool, method)]
+    decision = _decision(matching)
+    for rule in rules.former:
+        # It never overrules a stricter rule: nobody knows which tools it named.
+        is_stricter = rule.strictness < _STRICTEST_FIRST.index(decision.effect)
+        if is_stricter and not any(other.is_more_specific(rule) for other in matching):
+            decision = Decision(rule.capability.effect, rule.capability)
+    return decision
 
 
 def _first(rules: tuple[_Rule, ...], method: str) -> tuple[_Rule, ...]:
@@ -179,10 +200,23 @@ def _decision(matching: Sequence[_Rule]) -> Decision:
     return Decision(rule.capability.effect, rule.capability)
 
 
-def _compile(role: Role, tool: str, classes: Classes) -> _Rules:
-    rules = [_rule(each, classes.get(tool, {})) for each in role.capabilities if each.tool in (tool, ANY)]
+def _compile(role: Role, tool: str, roles: Roles) -> _Rules:
+    classes, gone = roles.classes.get(tool, {}), roles.former.get(tool, frozenset())
+    about = [each for each in role.capabilities if each.tool in (tool, ANY)]
+    rules = [_rule(each, classes) for each in about if each.verb not in gone]
     rules.sort(key=lambda rule: (rule.breadth, rule.strictness))
-    return _Rules(tuple(rule for rule in rules if not rule.any_tool), tuple(rule for rule in rules if rule.any_tool))
+    former = [_former_rule(each) for each in about if each.verb in gone and each.effect is not Effect.ALLOW]
+    return _Rules(
+        tuple(rule for rule in rules if not rule.any_tool),
+        tuple(rule for rule in rules if rule.any_tool),
+        tuple(former),
+    )
+
+
+def _former_rule(capability: Capability) -> _Rule:
+    """Return a rule whose class is gone: for all tools, and as narrow as a class can be."""
+    strictness = _STRICTEST_FIRST.index(capability.effect)
+    return _Rule(capability, capability.tool == ANY, Breadth.SEVERAL, strictness, matcher((ANY,)))
 
 
 def _rule(capability: Capability, classes: Mapping[str, tuple[str, ...]]) -> _Rule:
@@ -256,21 +290,24 @@ def explain(roles: Roles, role: str, tool: str, method: str) -> Explanation:
     if decision.rule is None:
         why = f"{verb}: no rule of the role {_quoted(role)} names {what}."
     else:
-        rule = _described(decision.rule, roles.classes.get(tool, {}))
+        rule = _described(decision.rule, roles, tool)
         why = f"{verb}: the rule {rule} of the role {_quoted(role)} decides about {what}."
     needed = "" if decision.effect is Effect.ALLOW else _needed(roles, known, tool, method, decision)
     return Explanation(role, tool, method, decision, why, needed, overruled)
 
 
-def _described(capability: Capability, classes: Mapping[str, tuple[str, ...]]) -> str:
-    patterns = classes.get(capability.verb)
+def _described(capability: Capability, roles: Roles, tool: str) -> str:
+    if capability.verb in roles.former.get(tool, ()):
+        return f"{capability} (a class that is gone: it counts for all tools)"
+    patterns = roles.classes.get(tool, {}).get(capability.verb)
     return str(capability) if patterns is None else f"{capability} (a class: {_listed(patterns)})"
 
 
 def _needed(roles: Roles, role: Role, tool: str, method: str, decision: Decision) -> str:
     classes = roles.classes.get(tool, {})
     exact = f"{tool}.{method}"
-    can_name = _CAPABILITY.fullmatch(exact) and ANY not in exact and method not in classes
+    is_class = method in classes or method in roles.former.get(tool, ())
+    can_name = _CAPABILITY.fullmatch(exact) and ANY not in exact and not is_class
     ways = [exact] if can_name else []
     if decision.rule is None:
         ways += [f"{tool}.{name}" for name, patterns in classes.items() if matcher(patterns)(method)]
@@ -415,6 +452,9 @@ def _unknown(roles: Roles, rule: Capability, catalog: Catalog | None) -> tuple[L
     tools = list(catalog) if rule.tool == ANY else [rule.tool]
     # Nothing is said about what downstreams have whose tools are not known now.
     if not tools or rule.verb == ANY or any(catalog[tool] is None for tool in tools):
+        return None
+    # The gateway reports this itself, as a fault.
+    if any(rule.verb in roles.former.get(tool, ()) for tool in tools):
         return None
     names: list[str] = []
     for tool in tools:

@@ -351,7 +351,8 @@ class GatewayActor(Actor):
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
         self._gateway = gateway
-        self._settings = Settings()
+        #: Of those from before a crash only the roles: they say which classes there were.
+        self._settings = Settings(roles=gateway.snapshot.roles)
         #: After a crash, those from before it: agents keep their tools while the directory is read.
         self._offers: dict[str, Offer] = dict(gateway.snapshot.offers)
         #: That of the files as they were read last. The settings have none if they must be read again soon.
@@ -409,15 +410,7 @@ class GatewayActor(Actor):
 
     async def _read(self) -> None:
         before = self._settings
-        found = await trio.to_thread.run_sync(directory.read_settings, self._gateway.directory)
-        kept = {
-            name: before.configs[name]
-            for name in before.configs.keys() - found.configs.keys()
-            # Somebody is editing its file: it keeps running as it was.
-            if before.files.get(name) in found.faulty
-        }
-        files = {name: before.files[name] for name in kept}
-        found = evolve(found, configs={**found.configs, **kept}, files={**found.files, **files})
+        found = await trio.to_thread.run_sync(directory.read_settings, self._gateway.directory, before)
         self._settings, self._signature = found, found.signature
         # At once: what is ended or begun below may take seconds, and calls must not wait for that.
         self._publish()

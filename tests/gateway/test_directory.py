@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from intercom.gateway.directory import FILE_BYTES, Settings, read_settings, signature
+from intercom.gateway.roles import Effect, decide
 
 GITHUB = {
     "name": "github",
@@ -162,6 +163,73 @@ def test_a_key_of_the_roles_that_is_written_twice_is_a_fault_and_grants_nothing(
     assert found.faults == (f"{home / 'roles.json'}, line 2: {key} is written twice: keep one of the two",)
     assert not found.roles.roles
     assert found.assignments.default_role is None
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+CLASSES: dict[str, object] = {"write": ["create_*", "delete_*"]}
+#: A person is asked before the calls of a class.
+ASKS: dict[str, object] = {
+    "defaultRole": "dev",
+    "roles": [{"role": "dev", "capabilities": ["github.*"], "ask": ["github.write"]}],
+}
+
+
+def put_classes(home: Path, classes: dict[str, object], **more: object) -> None:
+    put(home / "github.json", json.dumps({**GITHUB, "classes": classes, **more}))
+
+
+def effects(found: Settings) -> tuple[Effect, Effect]:
+    """What follows for a call of the class `write`, and for another one."""
+    return tuple(decide(found.roles, "dev", "github", verb).effect for verb in ("delete_repo", "search"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("text", ["{", "", '{"name": "github", "x": 1}'])
+def test_the_classes_of_a_file_that_gets_a_fault_stay(home: Path, text: str) -> None:
+    put_classes(home, CLASSES)
+    put(home / "roles.json", json.dumps(ASKS))
+    before = read_settings(home)
+    put(home / "github.json", text)
+    found = read_settings(home, before)
+    again = read_settings(home, found)
+    assert effects(before) == effects(found) == effects(again) == (Effect.ASK, Effect.ALLOW)
+    assert again.configs == before.configs
+    assert again.faults
+
+
+def test_a_rule_whose_class_is_gone_counts_for_all_tools(home: Path) -> None:
+    put_classes(home, CLASSES)
+    put(home / "roles.json", json.dumps(ASKS))
+    before = read_settings(home)
+    put_classes(home, {"writes": ["create_*", "delete_*"]})
+    found = read_settings(home, before)
+    assert effects(found) == (Effect.ASK, Effect.ASK)
+    assert found.faults == (
+        f"{home / 'github.json'}, classes.write is gone, so ask github.write counts for all tools of github: write the"
+        " class again, or change the rule in roles.json; if it means a tool, run agent-intercom stop",
+    )
+    # Also after a time in which nobody had a role.
+    put(home / "roles.json", "{")
+    without = read_settings(home, found)
+    put(home / "roles.json", json.dumps(ASKS))
+    assert effects(read_settings(home, without)) == (Effect.ASK, Effect.ASK)
+    put_classes(home, CLASSES)
+    after = read_settings(home, without)
+    assert (effects(after), after.faults) == ((Effect.ASK, Effect.ALLOW), ())
+
+
+def test_each_class_of_the_roles_takes_the_place_of_that_one_alone(home: Path) -> None:
+    put_classes(home, {**CLASSES, "search": ["find_*"]}, readOnly=["get_*"])
+    put(home / "roles.json", json.dumps({**ASKS, "classes": {"github": {"search": ["look_*"]}, "fs": {"x": ["y"]}}}))
+    found = read_settings(home)
+    assert found.roles.classes == {
+        "github": {"write": ("create_*", "delete_*"), "search": ("look_*",), "read": ("get_*",)},
+        "fs": {"x": ("y",)},
+    }
+    assert effects(found) == (Effect.ASK, Effect.ALLOW)
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_change_of_owner_or_mode_is_a_change(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

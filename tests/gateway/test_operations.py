@@ -229,6 +229,16 @@ async def test_a_fault_of_a_file_is_shown_with_the_downstream_that_keeps_running
         assert detail.faults == (found[0].text,)
 
 
+async def test_a_class_of_a_file_that_gets_a_fault_still_asks_a_person(tmp_path: Path) -> None:
+    github = configuration("github", TOOLS, classes={"write": ["delete_*"]})
+    role = {"role": "dev", "capabilities": ["github.*"], "ask": ["github.write"]}
+    async with people(tmp_path, {"github": github}, {"defaultRole": "dev", "roles": [role]}) as at:
+        await at.ready()
+        (tmp_path / "gateway/github.json").write_text("{")
+        assert await at.agent_calls("delete_repo", answer=Answer.DENIED) == "operator_denied"
+        assert await at.agent_calls("search", answer=Answer.DENIED) == "success"
+
+
 # --- test ------------------------------------------------------------------------------------------------------------
 
 

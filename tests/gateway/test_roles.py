@@ -154,6 +154,23 @@ def test_the_order_of_rules_makes_no_difference(
     assert decide(one, "agent", tool, method).effect is decide(other, "agent", tool, method).effect
 
 
+@given(st.lists(RULES, max_size=8), CLASS_TABLES, CLASS_TABLES, st.sampled_from(TOOLS), st.sampled_from(VERBS))
+def test_a_class_that_is_gone_lets_nothing_more_through(
+    rules: list[Capability],
+    before: dict[str, dict[str, tuple[str, ...]]],
+    gone: dict[str, dict[str, tuple[str, ...]]],
+    tool: str,
+    method: str,
+) -> None:
+    left = {name: {key: each[key] for key in each.keys() - gone.get(name, {}).keys()} for name, each in before.items()}
+    role = {"agent": Role("agent", tuple(rules))}
+    was, known = Roles(role, before), Roles(role, left).after(Roles(role, before))
+    found = decide(known, "agent", tool, method).effect
+    strictest_first = (Effect.DENY, Effect.ASK, Effect.ALLOW)
+    assert strictest_first.index(found) <= strictest_first.index(decide(was, "agent", tool, method).effect)
+    assert decide(Roles(role, before).after(known), "agent", tool, method).effect is naive(rules, before, tool, method)
+
+
 @given(st.lists(RULES, max_size=6), CLASS_TABLES, st.sampled_from(TOOLS), st.sampled_from(VERBS))
 def test_an_explanation_says_what_is_decided_and_what_would_be_enough(
     rules: list[Capability], classes: dict[str, dict[str, tuple[str, ...]]], tool: str, method: str
@@ -260,6 +277,16 @@ def test_an_explanation_names_the_rule_and_what_is_needed(
     tool, _, method = call.partition(".")
     found = explain(roles(allow=allow, ask=ask, deny=deny), "agent", tool, method)
     assert found.text.splitlines() == expected
+
+
+def test_an_explanation_says_that_a_class_is_gone() -> None:
+    known = roles(allow=["github.*", "github.write"], ask=["github.write"], classes={}).after(roles())
+    assert explain(known, "agent", "github", "write").text.splitlines() == [
+        "A person is asked: the rule ask github.write (a class that is gone: it counts for all tools) of the role"
+        ' "agent" decides about github.write.',
+        "Overruled: allow github.*.",
+        "Needed: take github.write out of its ask list, and have a capability that names the tool.",
+    ]
 
 
 def test_an_unknown_role_is_explained_with_the_nearest_name() -> None:

@@ -239,6 +239,8 @@ class Calls:
     ) -> JsonObject:
         """Carry out a call by the snapshot `now`. It was taken for this call: to look at the files twice costs time."""
         role, _ = now.role_of(caller.identity)
+        # That of this snapshot: nothing has been awaited since it was taken.
+        generation = self.cache.generation(target.downstream)
         await self.log.ready()
         invocation = self.log.new(
             run_id=caller.run_id,
@@ -261,7 +263,7 @@ class Calls:
         sent = {key: params[key] for key in (*_SENT[method], "_meta") if key in params}
         if earlier is not None:
             sent |= {key: params[key] for key in _CONTINUING if key in params}
-        return await self._sent(now, caller, target, method, sent, invocation)
+        return await self._sent(now, caller, target, method, sent, invocation, generation)
 
     def _continued(
         self, caller: GatewayCaller, target: Target, params: JsonObject, invocation: Invocation
@@ -345,7 +347,9 @@ class Calls:
         method: str,
         params: JsonObject,
         invocation: Invocation,
+        generation: int,
     ) -> JsonObject:
+        """Give the result from the cache, or send the call. `generation` is that of the cache for the snapshot."""
         config = now.configs[target.downstream]
         is_read_only = _is_read_only(now, target)
         # What else a call carries may change its result, and is not in the key.
@@ -356,13 +360,12 @@ class Calls:
             if config.sharing is Sharing.AGENT:
                 # Its state differs by agent, and so may its answers.
                 key = f"{key}:{caller.identity.id}"
-            known = self.cache.get(key, trio.current_time())
+            is_current = generation == self.cache.generation(target.downstream)
+            known = self.cache.get(key, trio.current_time()) if is_current else None
             if known is not None:
                 # It was not sent, and is recorded so.
                 self.log.refuse(evolve(invocation, status=InvocationStatus.SUCCESS, cached=True))
                 return await self._with_evidence(config, target, invocation, known, is_cached=True)
-        if not is_read_only:
-            self.cache.forget(target.downstream)
         self.log.begin(invocation)
         began = trio.current_time()
         status, error = InvocationStatus.CANCELLED, None
@@ -379,6 +382,7 @@ class Calls:
                 progress_token=caller.progress_token,
                 modern=caller.modern,
                 counts=True,
+                is_read_only=is_read_only,
             )
             result, redacted = await self._redacted(invoked.result) if config.redact else (invoked.result, ())
             failed = result.get("isError") is True
@@ -415,7 +419,8 @@ class Calls:
             self.rounds.note(caller.continued_by, result.get("requestState"), target, invocation)
         marked = _marked(result, redacted, invoked.remaining, invocation.id)
         is_final = result.get("resultType") != "input_required" and not port.has_asked
-        if key is not None and status is InvocationStatus.SUCCESS and is_final:
+        is_current = generation == self.cache.generation(target.downstream)
+        if key is not None and status is InvocationStatus.SUCCESS and is_final and is_current:
             self.cache.put(key, marked, trio.current_time(), config.cache_seconds)
         # A task's result comes with a later request.
         is_whole = status is InvocationStatus.SUCCESS and "task" not in params
@@ -478,13 +483,21 @@ class Calls:
         progress_token: str | int | None = None,
         modern: bool = False,
         counts: bool = False,
+        is_read_only: bool = False,
     ) -> Invoked:
-        """Send a request to a downstream for the agent behind `port`.
+        """Send a request to a downstream for the agent behind `port`. One that may change something makes the results
+        that are known of the downstream old when it begins and when it ends.
 
         Raises what `carry` raises.
         """
         admit = Admit(call, method, params, port, progress_token, modern_agent=modern, counts=counts)
-        return await carry(self.named(downstream_name(downstream)), downstream, admit)
+        if is_read_only:
+            return await carry(self.named(downstream_name(downstream)), downstream, admit)
+        self.cache.forget(downstream)
+        try:
+            return await carry(self.named(downstream_name(downstream)), downstream, admit)
+        finally:
+            self.cache.forget(downstream)
 
     async def _redacted_error(self, refused: RpcError) -> RpcError:
         """Return an error of a downstream without its secrets."""

@@ -198,6 +198,7 @@ class DownstreamActor(Actor):
             case Lost(number, reason):
                 self._lost(number, reason)
             case ListsChanged():
+                self._deps.forget(self._name)
                 self._offered.read_soon()
             case ReadLists():
                 self._offered.read(self._connection, self._breaker.connection)
@@ -242,6 +243,7 @@ class DownstreamActor(Actor):
                 self._change(self._config, allowed=enabled)
                 return self._describe()
             case SignInChanged():
+                self._deps.forget(self._name)
                 if self._enabled:
                     self._connect_again("its sign-in has changed")
             case Configure(config):
@@ -313,6 +315,7 @@ class DownstreamActor(Actor):
         if number != self._breaker.connection or self._connecting is None:
             return
         self._connection = connection
+        self._deps.forget(self._name)
         self._version = connection.version
         self._last_check_at = self._deps.now()
         self._last_error = None
@@ -361,6 +364,7 @@ class DownstreamActor(Actor):
             )
 
     def _resources_updated(self, updated: ResourcesUpdated) -> None:
+        self._deps.forget(self._name)
         found = self._watched & updated.addresses
         updated.addresses.clear()
         if found:
@@ -615,6 +619,7 @@ class DownstreamActor(Actor):
         own = self._own.get(agent)
         if own is not None and own.number == number:
             self._own[agent] = evolve(own, connection=connection)
+            self._deps.forget(self._name)
             self._settle_parked(lambda run: _is_of(run, agent))
 
     def _own_ended(self, agent: str, number: int, reason: str) -> None:

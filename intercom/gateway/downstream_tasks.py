@@ -81,7 +81,7 @@ class DownstreamDeps:
     `recall` returns the pins, or None if the downstream was never pinned, what it has used today, and whether a person
     has disabled it. `log_level` returns the least severe log messages that any agent wants, None if none has said.
     `publish` tells the gateway `OfferChanged`, `ToolsPinned`, `ToolsChanged` and `ResourcesChanged`.
-    `tell` (text, level) tells people.
+    `tell` (text, level) tells people. `forget` (downstream) makes all its results that are known old.
     """
 
     connect: Opener
@@ -92,6 +92,7 @@ class DownstreamDeps:
     now: Callable[[], datetime]
     random: Callable[[], float]
     log_level: Callable[[], str | None] = lambda: None
+    forget: Callable[[str], object] = lambda _name: None
 
 
 @frozen

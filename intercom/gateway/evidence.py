@@ -298,8 +298,10 @@ class Counts:
 class Cache:
     """Results of read-only calls, in memory, each for a limited time, under their `cache_key`.
 
-    The configuration says which tools only read; a downstream's own word does not count. A call that may change
-    something makes all results of its downstream old: call `forget`. Do not share a cache between agents that may see
+    The configuration says which tools only read; a downstream's own word does not count. All results of a downstream
+    are old when a call that may change something begins and when it ends, when the downstream announces a change, has a
+    new connection, or is configured or signed in otherwise: call `forget`. A result that was asked for before that must
+    not be held after it: compare `generation`. Do not share a cache between agents that may see
     different things, such as those with their own sign-in: append their name to the key.
 
     At most `most` bytes of JSON are held, and at most `largest` of one result; the least recently used goes first.
@@ -310,6 +312,7 @@ class Cache:
         self._most = most
         self._largest = largest
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._generations: dict[str, int] = {}
         self._size = 0
         self._hits = 0
         self._misses = 0
@@ -343,8 +346,13 @@ class Cache:
             self._remove(next(iter(self._entries)))
         return True
 
+    def generation(self, tool: str) -> int:
+        """Return a number that is another one after each `forget` of this downstream."""
+        return self._generations.get(tool, 0)
+
     def forget(self, tool: str) -> None:
         """Remove all results of a downstream."""
+        self._generations[tool] = self.generation(tool) + 1
         for key in [key for key in self._entries if key.startswith(f"{tool}:")]:
             self._remove(key)
 

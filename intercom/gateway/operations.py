@@ -334,7 +334,10 @@ class GatewayPeople:
         status, error, cost = InvocationStatus.CANCELLED, None, 0
         redacted: tuple[str, ...] = ()
         try:
-            invoked = await self.gateway.calls.request(port, name, "tools/call", params, invocation.id, counts=True)
+            is_read_only = self.gateway.snapshot.is_read_only(name, tool)
+            invoked = await self.gateway.calls.request(
+                port, name, "tools/call", params, invocation.id, counts=True, is_read_only=is_read_only
+            )
             cost = invoked.cost
             shown, text, redacted = await trio.to_thread.run_sync(_readable, self.masker, invoked.result)
             is_error = invoked.result.get("isError") is True

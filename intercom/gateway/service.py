@@ -231,6 +231,9 @@ class Gateway:
     def publish(self, snapshot: Snapshot) -> None:
         """Use this snapshot from now on, and tell agents if their lists may have changed."""
         before, self.snapshot = self.snapshot, snapshot
+        for name, config in snapshot.configs.items():
+            if before.configs.get(name) != config:
+                self.cache.forget(name)
         self._published.set()
         self._published = trio.Event()
         if (before.offers, before.roles, before.assignments) != (snapshot.offers, snapshot.roles, snapshot.assignments):
@@ -308,6 +311,7 @@ class Gateway:
             now=self.now,
             random=random.random,
             log_level=lambda: self._log_level,
+            forget=self.cache.forget,
         )
 
     def connect(

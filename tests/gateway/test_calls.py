@@ -17,7 +17,7 @@ from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.call_cards import Target, operation_of, shown_arguments
 from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, error_text
 from intercom.gateway.downstream_config import to_json
-from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
+from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError, SignInChanged, downstream_name
 from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway
 from intercom.masking import Masker
@@ -48,6 +48,12 @@ for message in messages():
         if do == "fail":
             put(id=message["id"], error={"code": -1, "message": "bad " + token, "data": {"token": token}})
             continue
+        if do == "announce":
+            put(method="notifications/prompts/list_changed")
+        if do == "overlap":
+            put(method="notifications/message", params={"level": "info", "data": "began"})
+            other = json.loads(sys.stdin.buffer.readline())
+            put(id=other["id"], result={"content": [{"type": "text", "text": json.dumps({"n": n})}]})
         if do == "log":
             put(method="notifications/message", params={"level": "info", "data": "using " + token})
         if do in ("roots/list", "sampling/createMessage"):
@@ -67,9 +73,11 @@ class Client:
     id: str = "alice"
     capabilities: JsonObject = field(factory=lambda: {"sampling": {}, "roots": {}})
     told: list[tuple[str, JsonObject]] = field(factory=list)
+    heard: trio.Event = field(factory=trio.Event)
 
     def notify(self, method: str, params: JsonObject) -> None:
         self.told.append((method, params))
+        self.heard.set()
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         self.told.append((method, params))
@@ -180,6 +188,49 @@ async def test_a_cached_answer_has_a_record_of_its_own_and_says_so(tmp_path: Pat
         # A write makes what is known of the downstream old.
         await Agent(gateway).call("write")
         assert said(await Agent(gateway).call("read", {"x": 1}))["n"] == 3
+
+
+async def test_an_answer_from_before_the_end_of_a_write_is_not_kept(tmp_path: Path) -> None:
+    async with running(tmp_path, readOnly=["read"], cache="10m") as gateway, trio.open_nursery() as nursery:
+        writer, reader = Agent(gateway), Agent(gateway, Client("bob"))
+        nursery.start_soon(writer.call, "write", {"do": "overlap"})
+        with trio.fail_after(20):
+            await writer.client.heard.wait()
+        assert said(await reader.call("read"))["n"] == 1
+        assert said(await reader.call("read"))["n"] == 2
+
+
+async def test_a_persons_call_makes_what_is_known_old(tmp_path: Path) -> None:
+    async with running_with_records(tmp_path, readOnly=["read"], cache="10m") as (gateway, reader):
+        assert said(await Agent(gateway).call("read"))["n"] == 1
+        people = GatewayPeople(gateway, gateway.memory.store, reader)
+        with trio.fail_after(20):
+            await people.call("files", "read", None, "kim")
+            assert said(await Agent(gateway).call("read"))["n"] == 1
+            await people.call("files", "write", None, "kim")
+        assert said(await Agent(gateway).call("read"))["n"] == 4
+
+
+async def test_an_announced_change_makes_what_is_known_old(tmp_path: Path) -> None:
+    async with running(tmp_path, readOnly=["read"], cache="10m") as gateway:
+        agent = Agent(gateway)
+        await agent.call("read", {"do": "announce"})
+        # Its actor answers after it has taken the announcement.
+        await gateway.describe_one("files")
+        assert said(await agent.call("read", {"do": "announce"}))["n"] == 2
+
+
+async def test_another_configuration_or_connection_makes_what_is_known_old(tmp_path: Path) -> None:
+    async with running(tmp_path, readOnly=["read"], cache="10m", redact=False) as gateway:
+        agent, file = Agent(gateway), tmp_path / "gateway/files.json"
+        assert TOKEN in json.dumps(said(await agent.call("read", {"x": TOKEN})))
+        file.write_text(json.dumps({**json.loads(file.read_text()), "redact": True}))
+        again = said(await agent.call("read", {"x": TOKEN}))
+        assert again["n"] == 2
+        assert TOKEN not in json.dumps(again)
+        gateway.system.named(downstream_name("files")).tell(SignInChanged())
+        await gateway.describe_one("files")
+        assert said(await agent.call("read", {"x": TOKEN}))["n"] == 1
 
 
 async def test_an_answer_that_an_agent_had_a_part_in_is_not_kept(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_a_downstreams_results_are_forgotten_alone() -> None:
     assert left == keys[2:]
     assert cache.get("git:list:ab:agent 1", 0.0) is None
     assert cache.get("github:git:ab:agent 1", 0.0) is not None
+    assert [cache.generation(tool) for tool in ("git", "github")] == [1, 0]
 
 
 @given(

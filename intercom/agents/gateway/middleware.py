@@ -349,7 +349,8 @@ class GatewayMiddleware:
             return self._finished(ctx, nothing)
         target = Target(place.downstream, verb, f"completions of {place.downstream}", is_tool=False)
         sent = {**params, "ref": {"type": kind, key: place.name}}
-        shown = {"ref": sent["ref"], "argument": params.get("argument")}
+        # What the answer depends on: equal ones may be answered from the cache.
+        shown = {"ref": sent["ref"], "argument": params.get("argument"), "context": params.get("context")}
 
         async def carry_out(caller: GatewayCaller) -> JsonObject:
             return await self.gateway.calls.carry_out(caller, target, ctx.method, sent, shown)

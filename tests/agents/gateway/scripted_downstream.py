@@ -317,8 +317,9 @@ def get_prompt(params: Json) -> Json:
 
 
 def complete(params: Json) -> Json:
-    value = params["argument"]["value"]
-    return {"completion": {"values": [f"{value}-{NAME}-{json.dumps(params['ref'], sort_keys=True)}"], "hasMore": False}}
+    value = f"{params['argument']['value']}-{NAME}-{json.dumps(params['ref'], sort_keys=True)}"
+    known = params.get("context", {}).get("arguments", {})
+    return {"completion": {"values": ["-".join([value, *known.values()])], "hasMore": False}}
 
 
 def set_level(params: Json) -> Json:

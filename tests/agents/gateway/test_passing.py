@@ -199,6 +199,19 @@ async def test_arguments_of_prompts_and_templates_are_completed(agent: RawAgent,
     assert (await agent.request("completion/complete", ask))["completion"]["values"] == []
 
 
+async def test_completions_for_other_arguments_are_others(gateway: GatewayHome) -> None:
+    gateway.configure("old", "old", cache="10m")
+    try:
+        async with gateway.agent(Way("stdio", OLD)) as agent:
+            for owner in ("kim", "lee"):
+                ask = {"ref": {"type": "ref/prompt", "name": "old__greet"}, "argument": {"name": "who", "value": "K"}}
+                context = {"arguments": {"owner": owner}}
+                found = await agent.request("completion/complete", {**ask, "context": context})
+                assert found["completion"]["values"][0].endswith(f"-{owner}")
+    finally:
+        gateway.configure("old", "old")
+
+
 async def test_a_downstream_asks_the_agent(agent: RawAgent, downstream: str) -> None:
     got = await agent.call(
         f"{downstream}__ask", what=["elicitation", "sampling", "roots"], meta={"progressToken": "asks"}

@@ -252,6 +252,8 @@ class Calls:
             call=caller.call,
         )
         try:
+            # First: a killed server may have sent a call that continues another one, and nobody knows its state now.
+            self._refuse_repetition(now, caller, target, invocation)
             earlier = self._continued(caller, target, params, invocation)
             invocation = await self._permitted(now, caller, target, arguments, earlier, role, invocation)
         except GatewayRefused as refused:
@@ -302,7 +304,6 @@ class Calls:
                 f" the person to allow it (agent-intercom-ctl gateway explain {quote(role or 'ROLE')}"
                 f" {target.downstream} {quote(one_line(target.verb)[:80])})",
             )
-        self._refuse_repetition(now, caller, target, invocation)
         if decision is not Effect.ASK:
             return invocation
         if earlier is not None:

@@ -385,6 +385,8 @@ class _Reading:
         self.unrecorded: dict[str, Invocation] = {}
         self._recorded: set[str] = set()
         self._recent: OrderedDict[str, Earlier] = OrderedDict()
+        #: The calls that began and were refused before they were sent.
+        self._unsent: set[str] = set()
         self._through = 0
         self._is_torn = False
         self._unreadable = 0
@@ -415,8 +417,19 @@ class _Reading:
             known = self.unrecorded.get(invocation.id)
             if known is None or known.status is None:
                 self.unrecorded[invocation.id] = invocation
-        if invocation.call is not None and invocation.sent:
+        if invocation.call is None:
+            return
+        if event == "finished" and not invocation.sent:
+            self._forget(invocation.call, invocation.id)
+        elif invocation.sent and invocation.id not in self._unsent:
             self._remember(invocation.call, invocation)
+
+    def _forget(self, call: str, id: str) -> None:
+        """A repetition of a call that was not sent is a first time."""
+        self._unsent.add(id)
+        known = self._recent.get(call)
+        if known is not None and known.id == id:
+            del self._recent[call]
 
     def _remember(self, call: str, invocation: Invocation) -> None:
         known = self._recent.get(call)

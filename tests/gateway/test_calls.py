@@ -151,6 +151,29 @@ async def test_a_first_call_carries_no_answers(tmp_path: Path, more: JsonObject)
         assert agent.asked == []
 
 
+async def test_a_call_with_answers_that_a_killed_server_had_sent_is_not_one_that_was_not(tmp_path: Path) -> None:
+    directory = tmp_path / "gateway"
+    directory.mkdir()
+    roles = {"roles": [{"role": "dev", "capabilities": ["files.*"]}], "defaultRole": "dev"}
+    (directory / "roles.json").write_text(json.dumps(roles))
+    async with gateway_in(tmp_path, directory) as (gateway, _store, _reader, _news):
+        with trio.fail_after(20):
+            await gateway.log.ready()
+        names = {"run_id": "s1", "agent_id": "alice", "agent_role": "dev", "tool": "files", "method": "write"}
+        # It has no end, as after a kill.
+        gateway.log.begin(gateway.log.new(**names, arguments={}, call="call 2"))
+    async with gateway_in(tmp_path, directory) as (gateway, _store, _reader, _news):
+        agent = Agent(gateway)
+        caller = GatewayCaller(AgentIdentity("alice"), agent.client, "s1", agent._ask, call="call 2")
+        params: JsonObject = {"name": "write", "requestState": "s", "inputResponses": {}}
+        with (
+            trio.fail_after(20),
+            pytest.raises(GatewayRefused, match="it was sent, it may have had its effect") as refused,
+        ):
+            await gateway.calls.carry_out(caller, Target("files", "write", "files__write"), "tools/call", params, {})
+        assert refused.value.status is InvocationStatus.INTERRUPTED
+
+
 async def test_an_error_is_passed_on_without_its_secrets(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         with pytest.raises(RpcError) as refused:

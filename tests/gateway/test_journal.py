@@ -101,6 +101,20 @@ def test_recovery_tells_the_calls_apart(file: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_call_that_began_and_was_refused_was_not_sent(file: Path, is_first: bool) -> None:
+    refused = running("a", "name a", seconds=0.1, status=InvocationStatus.RATE_LIMITED)
+    with journal(file) as (made, _):
+        if is_first:
+            # A new file may have the end before the beginning.
+            made.finish(refused)
+        made.begin(running("a", "name a"))
+        if not is_first:
+            made.finish(refused)
+        made.begin(running("b", "name b"))
+    assert recovered(file).recent.keys() == {"name b"}
+
+
 def test_the_latest_call_of_a_name_counts(file: Path) -> None:
     with journal(file) as (made, _):
         made.begin(running("a", "same"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from attrs import frozen
@@ -131,9 +131,10 @@ _USAGE = Table("gateway_usage", DayUsage, key="downstream", codecs={"day": _DATE
 
 
 def usage_of(db: Database, downstream: str, day: date) -> DayUsage | None:
-    """Return what was used of a downstream on this day, or on the latest later one: the clock may have been set
-    back. None if nothing was."""
-    return _USAGE.first(db, "downstream = ? and day >= ? order by day desc", (downstream, day.isoformat()))
+    """Return what was used of a downstream on this day, or on the next one if anything was: the clock may have been set
+    back over midnight. None if nothing was. Later days do not count: the clock was wrong then."""
+    days = (downstream, day.isoformat(), (day + timedelta(days=1)).isoformat())
+    return _USAGE.first(db, "downstream = ? and day between ? and ? order by day desc", days)
 
 
 # --- pins ------------------------------------------------------------------------------------------------------------

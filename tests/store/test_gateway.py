@@ -65,6 +65,11 @@ def test_usage_is_counted_by_downstream_and_day(db: Database) -> None:
     assert gateway.usage_of(db, "github", date(2026, 3, 3)) is None
 
 
+def test_a_day_of_a_clock_that_was_years_ahead_does_not_hide_today(db: Database) -> None:
+    gateway.record_calls(db, NOW, [call("a", day=date(2031, 1, 1)), call("b")], 0)
+    assert gateway.usage_of(db, "github", DAY) == DayUsage("github", DAY, 1, 5)
+
+
 def test_calls_of_one_session_or_downstream_are_found(db: Database) -> None:
     gateway.record_calls(db, NOW, [call("a"), call("b", session_id=None), call("c", downstream="files"), call("d")], 0)
     assert ids(gateway.calls(db, 2)) == ["c", "d"]
@@ -183,5 +188,6 @@ def test_old_usage_and_evidence_are_deleted_and_pins_stay(db: Database) -> None:
     gone = retention.purge(db, cutoff=after(86_400), at=after(999_999))
     assert (gone["gateway_usage"], gone["gateway_evidence"]) == (1, 1)
     assert rows.column(db, "select id from gateway_evidence order by id") == ["kept", "new"]
-    assert gateway.usage_of(db, "github", DAY) == DayUsage("github", date(2026, 3, 9), 1, 5)
+    assert gateway.usage_of(db, "github", DAY) is None
+    assert gateway.usage_of(db, "github", date(2026, 3, 9)) == DayUsage("github", date(2026, 3, 9), 1, 5)
     assert len(gateway.pins_of(db, "github")) == 1

@@ -11,6 +11,7 @@ browser was sent to. `sign_out` ends what it began. Both may run in another proc
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -101,25 +102,31 @@ TakeAddress = Callable[[str], str | None]
 
 
 class OAuthTokens:
-    """The token source of one downstream. `config` is expanded; `clock` returns seconds of the epoch.
+    """The token source of one downstream. `config` is expanded; `clock` returns seconds of the epoch, `steady` those of
+    a clock that nobody sets.
 
     Many tasks may ask at once: one of them refreshes, the others wait for it.
     """
 
     def __init__(
-        self, config: DownstreamConfig, store: CredentialStore, clock: Callable[[], float] = time.time
+        self,
+        config: DownstreamConfig,
+        store: CredentialStore,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = trio.current_time,
     ) -> None:
         self._config = config
         self._store = store
         self._clock = clock
+        self._steady = steady
         self._lock = trio.Lock()
         self._credentials: Credentials | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._is_read = False
         #: The stamp of what was there at the start, of what this object has stored, or that `notice_change` has seen.
         self._noticed = store.stamp(config.name)
-        #: When a failed refresh may be repeated (of the clock), and why it failed.
-        self._retry_at = 0.0
+        #: When a failed refresh may be repeated (of the steady clock), and why it failed.
+        self._retry_at = -math.inf
         self._failure = ""
 
     async def __call__(self, refused: str | None = None) -> str | NoToken:
@@ -147,18 +154,22 @@ class OAuthTokens:
         if token == refused:
             if not credentials.can_refresh:
                 return self._needs_sign_in("the server refused the token")
-        elif not credentials.is_old(now) or (now < self._retry_at and not credentials.is_expired(now)):
+        elif not credentials.is_old(now) or (self._has_just_failed and not credentials.is_expired(now)):
             return token
         elif not credentials.can_refresh:
             return self._needs_sign_in("the sign-in has expired") if credentials.is_expired(now) else token
-        return NoToken(self._failure) if now < self._retry_at else None
+        return NoToken(self._failure) if self._has_just_failed else None
+
+    @property
+    def _has_just_failed(self) -> bool:
+        return self._steady() < self._retry_at
 
     def _read(self) -> Credentials | None:
         stamp = self._store.stamp(self._config.name)
         if not self._is_read or stamp != self._stamp:
             # A sign-in may have been stored by another process.
             self._credentials = self._store.load(self._config)
-            self._stamp, self._is_read, self._retry_at = stamp, True, 0.0
+            self._stamp, self._is_read, self._retry_at = stamp, True, -math.inf
         return self._credentials
 
     def _needs_sign_in(self, why: str, *, may_try: bool = False) -> NoToken:
@@ -190,7 +201,7 @@ class OAuthTokens:
             return self._needs_sign_in("the authorization server has ended the sign-in")
         except _RefreshFailed as failure:
             self._failure = f"its token could not be refreshed: {failure.reason}"
-            self._retry_at = self._clock() + RETRY_SECONDS
+            self._retry_at = self._steady() + RETRY_SECONDS
             # Until it expires the old one may still do.
             return self._usable(refused) or NoToken(self._failure)
         self._save(fresh)

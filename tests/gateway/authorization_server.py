@@ -44,12 +44,14 @@ async def answer(request: Request) -> None:
 class Provider:
     """A downstream with the tool `greet`, and its authorization server, at one address. Its page agrees at once.
 
-    `now` is the time of the clients. `valid` are the tokens that are accepted, `revoked` those that were ended.
+    `now` is the time of the clients, whose clock may be `ahead` by some seconds. `valid` are the tokens that are
+    accepted, `revoked` those that were ended.
     """
 
     def __init__(self) -> None:
         self.base = ""
         self.now = 1_000_000.0
+        self.ahead = 0.0
         self.expires_in: object = 3600
         self.count = 0
         self.valid: set[str] = set()
@@ -109,6 +111,9 @@ class Provider:
         await request.json_response({**answer, "expires_in": self.expires_in})
 
     def clock(self) -> float:
+        return self.now + self.ahead
+
+    def steady(self) -> float:
         return self.now
 
 

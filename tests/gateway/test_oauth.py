@@ -52,7 +52,7 @@ class Person:
 async def signed_in(found: Provider, store: CredentialStore, **oauth: Any) -> OAuthTokens:
     config = config_of(found, **oauth)
     await sign_in(config, store, Person(), clock=found.clock)
-    return OAuthTokens(config, store, found.clock)
+    return OAuthTokens(config, store, found.clock, found.steady)
 
 
 # --- signing in
@@ -409,6 +409,21 @@ async def test_a_failed_refresh_is_repeated_later_and_keeps_the_sign_in(
         assert failed.reason.startswith("its token could not be refreshed")
         found.override = None
         found.now += 11
+        assert await tokens() == "token-2"
+
+
+async def test_a_clock_that_is_put_back_does_not_put_off_a_refresh(store: CredentialStore) -> None:
+    async with provider() as found:
+        tokens = await signed_in(found, store)
+
+        async def fail(request: Request) -> bool:
+            await request.respond(500, b"")
+            return True
+
+        found.override, found.ahead = fail, 8 * 3600.0
+        assert isinstance(await tokens(), NoToken)
+        found.override, found.ahead = None, 0.0
+        found.now += 3700
         assert await tokens() == "token-2"
 
 

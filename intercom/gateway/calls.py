@@ -367,12 +367,14 @@ class Calls:
                 # It was not sent, and is recorded so.
                 self.log.refuse(evolve(invocation, status=InvocationStatus.SUCCESS, cached=True))
                 return await self._with_evidence(config, target, invocation, known, is_cached=True)
+        # With the record that begins, so that a call without a result, or without an end, costs what it may cost.
+        invocation = evolve(invocation, cost=config.budget.cost_of(str(params.get("name", ""))))
         self.log.begin(invocation)
         began = trio.current_time()
         status, error = InvocationStatus.CANCELLED, None
         port = GuardedPort(caller.port, self.masker if config.redact else None, config.roots)
         redacted: tuple[str, ...] = ()
-        cost = 0
+        cost = invocation.cost
         try:
             invoked = await self.request(
                 port,
@@ -396,6 +398,7 @@ class Calls:
         except CallFailed as lost:
             is_late = lost.failure is Failure.TIMEOUT
             status, error = InvocationStatus.TIMEOUT if is_late else InvocationStatus.ERROR, lost.reason
+            cost = cost if lost.was_sent else 0
             raise
         except RpcError as refused:
             status, error = InvocationStatus.ERROR, f"error {refused.code}"

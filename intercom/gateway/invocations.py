@@ -158,8 +158,8 @@ class InvocationLog:
         self._running[invocation.id] = invocation
 
     def finish(self, invocation: Invocation) -> Invocation:
-        """Record the end of a call that has begun, and return its record. It has a status, its seconds and its cost;
-        the error message is whatever anybody wrote.
+        """Record the end of a call that has begun, and return its record. It has a status, its seconds and its cost,
+        which counts if it was sent; the error message is whatever anybody wrote.
 
         Never fails: if the journal cannot be written, the audit log still gets the call. A second end is ignored.
         """
@@ -167,9 +167,10 @@ class InvocationLog:
             return invocation
         error = invocation.error_message
         seconds, sent = round(invocation.seconds or 0.0, 6), invocation.status not in _NOT_SENT
-        if error is not None or (seconds, sent) != (invocation.seconds, invocation.sent):
+        cost = invocation.cost if sent else 0
+        if error is not None or (seconds, sent, cost) != (invocation.seconds, invocation.sent, invocation.cost):
             masked = None if error is None else self._masked(error)
-            invocation = evolve(invocation, seconds=seconds, sent=sent, error_message=masked)
+            invocation = evolve(invocation, seconds=seconds, sent=sent, cost=cost, error_message=masked)
         self._end(invocation)
         return invocation
 

@@ -316,6 +316,8 @@ class GatewayPeople:
                 f" had its effect before you call again (agent-intercom-ctl gateway tail {name})",
                 code=InvocationStatus.INTERRUPTED.value,
             )
+        limits = self.gateway.require(name).budget
+        invocation = evolve(invocation, cost=limits.cost_of(tool))
         log.begin(invocation)
         # A connection for this call alone, if the downstream keeps state for each agent.
         port = _NoClient(f"{OPERATOR}/{invocation.id}")
@@ -331,7 +333,7 @@ class GatewayPeople:
         name, tool = invocation.tool, invocation.method
         params: JsonObject = {"name": tool, "arguments": arguments}
         began = trio.current_time()
-        status, error, cost = InvocationStatus.CANCELLED, None, 0
+        status, error, cost = InvocationStatus.CANCELLED, None, invocation.cost
         redacted: tuple[str, ...] = ()
         try:
             is_read_only = self.gateway.snapshot.is_read_only(name, tool)
@@ -349,6 +351,7 @@ class GatewayPeople:
         except CallFailed as lost:
             is_late = lost.failure.value == "timeout"
             status, error = InvocationStatus.TIMEOUT if is_late else InvocationStatus.ERROR, lost.reason
+            cost = cost if lost.was_sent else 0
             effect = "whether it had its effect is not known" if lost.was_sent else "nothing was sent"
             raise IntercomError(f"{name} gave no answer: {lost.reason}; {effect}", code="unavailable") from None
         except RpcError as refused:

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from intercom.gateway import call_records
 from intercom.gateway.assignments import AgentIdentity
+from intercom.gateway.budgets import MICROS
 from intercom.gateway.call_cards import Target, operation_of, shown_arguments
 from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, error_text
 from intercom.gateway.downstream_config import to_json
@@ -21,6 +22,7 @@ from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway
 from intercom.masking import Masker
+from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation, RiskLevel
 from intercom.store import gateway as records
@@ -263,6 +265,26 @@ async def test_an_answer_that_an_agent_had_a_part_in_is_not_kept(tmp_path: Path)
         assert said(await bob.call("read", {"do": "sampling/createMessage"}))["answer"] == {"by": "bob"}
         assert said(await alice.call("read", {"x": 1}, _meta={"tenant": "a"}))["n"] == 3
         assert said(await bob.call("read", {"x": 1}, _meta={"tenant": "b"}))["n"] == 4
+
+
+async def test_a_call_that_was_sent_costs_also_without_a_result(tmp_path: Path) -> None:
+    budget = {"costPerCall": 2, "dailyCost": 100, "dailyQuota": 2}
+    async with running_with_records(tmp_path, budget=budget) as (gateway, reader):
+        with pytest.raises(RpcError):
+            await Agent(gateway).call("read", {"do": "fail"})
+        with trio.fail_after(20), pytest.raises(InvalidArguments):
+            await GatewayPeople(gateway, gateway.memory.store, reader).call("files", "read", '{"do": "fail"}', "kim")
+        with pytest.raises(GatewayRefused, match="2 calls a day"):
+            await Agent(gateway).call("read")
+        await gateway.log.settle()
+        kept = (await reader.read(call_records.tail)).calls
+        assert [(each.status, each.cost) for each in kept] == [("error", 2), ("error", 2), ("rate_limited", 0)]
+        used = await reader.read(lambda db: records.usage_of(db, "files", gateway.now().date()))
+        assert used is not None
+        assert used.cost == (await gateway.describe_one("files")).usage.cost == 4 * MICROS
+        # After a kill the record that has begun is what counts.
+        lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+        assert {each["cost"] for each in lines if each["event"] == "begun"} == {2 * MICROS}
 
 
 async def test_a_call_that_may_change_something_is_of_high_risk(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
 from intercom.gateway.call_cards import Target, operation_of
-from intercom.gateway.downstream_calls import carry
+from intercom.gateway.downstream_calls import carry, require_admission
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
@@ -191,6 +191,14 @@ class GuardedPort:
 
 
 @frozen(eq=False)
+class _Basis:
+    """What decides about a call: a snapshot, and the generation of the cache for its downstream at that moment."""
+
+    now: Snapshot
+    generation: int
+
+
+@frozen(eq=False)
 class Calls:
     """Carries out the calls of all agents."""
 
@@ -238,9 +246,8 @@ class Calls:
         arguments: Json,
     ) -> JsonObject:
         """Carry out a call by the snapshot `now`. It was taken for this call: to look at the files twice costs time."""
+        basis = self._basis(now, target)
         role, _ = now.role_of(caller.identity)
-        # That of this snapshot: nothing has been awaited since it was taken.
-        generation = self.cache.generation(target.downstream)
         await self.log.ready()
         invocation = self.log.new(
             run_id=caller.run_id,
@@ -255,7 +262,7 @@ class Calls:
             # First: a killed server may have sent a call that continues another one, and nobody knows its state now.
             self._refuse_repetition(now, caller, target, invocation)
             earlier = self._continued(caller, target, params, invocation)
-            invocation = await self._permitted(now, caller, target, arguments, earlier, role, invocation)
+            basis, invocation = await self._permitted(basis, caller, target, params, arguments, earlier, invocation)
         except GatewayRefused as refused:
             request_id = refused.request_id or invocation.request_id
             self.log.refuse(
@@ -265,7 +272,11 @@ class Calls:
         sent = {key: params[key] for key in (*_SENT[method], "_meta") if key in params}
         if earlier is not None:
             sent |= {key: params[key] for key in _CONTINUING if key in params}
-        return await self._sent(now, caller, target, method, sent, invocation, generation)
+        return await self._sent(basis, caller, target, method, sent, invocation)
+
+    def _basis(self, now: Snapshot, target: Target) -> _Basis:
+        """Return what decides about a call by a snapshot that was just taken: nothing has been awaited since."""
+        return _Basis(now, self.cache.generation(target.downstream))
 
     def _continued(
         self, caller: GatewayCaller, target: Target, params: JsonObject, invocation: Invocation
@@ -286,30 +297,24 @@ class Calls:
 
     async def _permitted(
         self,
-        now: Snapshot,
+        basis: _Basis,
         caller: GatewayCaller,
         target: Target,
+        params: JsonObject,
         arguments: Json,
         earlier: str | None,
-        role: str | None,
         invocation: Invocation,
-    ) -> Invocation:
-        """Return the record of a call that may be sent. Raises GatewayRefused and ApprovalPending."""
-        decision = now.decide(caller.identity, target.downstream, target.verb)
-        if decision is Effect.DENY:
-            what = "you have no role, so you" if role is None else f"your role {role}"
-            raise GatewayRefused(
-                InvocationStatus.PERMISSION_DENIED,
-                f"{what} may not call {target.label}, and nothing was sent: use another tool, or ask"
-                f" the person to allow it (agent-intercom-ctl gateway explain {quote(role or 'ROLE')}"
-                f" {target.downstream} {quote(one_line(target.verb)[:80])})",
-            )
-        if decision is not Effect.ASK:
-            return invocation
+    ) -> tuple[_Basis, Invocation]:
+        """Return the record of a call that may be sent, and by what. Raises GatewayRefused and ApprovalPending."""
+        if _decided(basis.now, caller, target) is not Effect.ASK:
+            return basis, invocation
         if earlier is not None:
             # The same call goes on after the agent has answered a question: it was approved when it began.
-            return evolve(invocation, request_id=earlier or None)
-        is_read_only = _is_read_only(now, target)
+            return basis, evolve(invocation, request_id=earlier or None)
+        # An approval is for one call: none is used up by a call that is then refused.
+        actor = self.named(downstream_name(target.downstream))
+        await require_admission(actor, target.downstream, str(params.get("name", "")))
+        is_read_only = _is_read_only(basis.now, target)
         approval = await caller.ask(operation_of(target, arguments, is_read_only=is_read_only))
         if approval.answer is Answer.PENDING:
             raise ApprovalPending(approval.request_id or "")
@@ -321,7 +326,12 @@ class Calls:
             elif approval.request_id is None:
                 said = f"this call of {target.label} is not permitted, and nothing was sent{why}"
             raise GatewayRefused(InvocationStatus.OPERATOR_DENIED, said, request_id=approval.request_id)
-        return evolve(invocation, request_id=approval.request_id)
+        invocation = evolve(invocation, request_id=approval.request_id)
+        # Hours may have passed.
+        basis = self._basis(await self.current(), target)
+        _require_offered(basis.now, target, invocation.request_id)
+        _decided(basis.now, caller, target, invocation.request_id)
+        return basis, invocation
 
     def _refuse_repetition(self, now: Snapshot, caller: GatewayCaller, target: Target, invocation: Invocation) -> None:
         """Refuse a call that an earlier server run has sent already, unless it changes nothing."""
@@ -342,15 +352,15 @@ class Calls:
 
     async def _sent(
         self,
-        now: Snapshot,
+        basis: _Basis,
         caller: GatewayCaller,
         target: Target,
         method: str,
         params: JsonObject,
         invocation: Invocation,
-        generation: int,
     ) -> JsonObject:
-        """Give the result from the cache, or send the call. `generation` is that of the cache for the snapshot."""
+        """Give the result from the cache, or send the call."""
+        now, generation = basis.now, basis.generation
         config = now.configs[target.downstream]
         is_read_only = _is_read_only(now, target)
         # What else a call carries may change its result, and is not in the key.
@@ -514,6 +524,37 @@ class Calls:
         if len(text) <= _MASKED_HERE:
             return redaction.redact(self.masker, result, text)
         return await trio.to_thread.run_sync(redaction.redact, self.masker, result, text, abandon_on_cancel=True)
+
+
+def _decided(now: Snapshot, caller: GatewayCaller, target: Target, request_id: str | None = None) -> Effect:
+    """Return what a call needs. Raises GatewayRefused if the agent's role denies it."""
+    decision = now.decide(caller.identity, target.downstream, target.verb)
+    if decision is Effect.DENY:
+        role, _ = now.role_of(caller.identity)
+        what = "you have no role, so you" if role is None else f"your role {role}"
+        raise GatewayRefused(
+            InvocationStatus.PERMISSION_DENIED,
+            f"{what} may not call {target.label}, and nothing was sent: use another tool, or ask"
+            f" the person to allow it (agent-intercom-ctl gateway explain {quote(role or 'ROLE')}"
+            f" {target.downstream} {quote(one_line(target.verb)[:80])})",
+            request_id=request_id,
+        )
+    return decision
+
+
+def _require_offered(now: Snapshot, target: Target, request_id: str | None) -> None:
+    """Raise GatewayRefused if what is called is gone."""
+    is_offered = target.downstream in now.configs
+    if target.is_tool:
+        offered = ((each.downstream, each.tool) for each in now.catalog.entries)
+        is_offered = (target.downstream, target.verb) in offered
+    if not is_offered:
+        raise GatewayRefused(
+            InvocationStatus.PERMISSION_DENIED,
+            f"{target.label} was approved, but agents cannot call it any more, and nothing was sent: list the tools"
+            " again, and call one of those",
+            request_id=request_id,
+        )
 
 
 def _marked(result: JsonObject, redacted: tuple[str, ...], remaining: Remaining | None, invocation: str) -> JsonObject:

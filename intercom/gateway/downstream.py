@@ -61,6 +61,7 @@ from intercom.gateway.messages import (
     Downstream,
     GatewayRefused,
     InvocationStatus,
+    RequireAdmission,
     ResourcesChanged,
     Run,
     SetEnabled,
@@ -70,6 +71,7 @@ from intercom.gateway.messages import (
 )
 from intercom.gateway.offered_tools import OfferedTools, ReadLists, ShowChanges
 from intercom.model.errors import IntercomError
+from intercom.model.visible_text import one_line
 
 log = logging.getLogger("intercom.gateway")
 
@@ -181,6 +183,8 @@ class DownstreamActor(Actor):
         match message:
             case Admit():
                 return self._admit(message)
+            case RequireAdmission(tool):
+                self._require_admission(tool)
             case CallEnded():
                 self._ended(message)
             case AdmitAgain(ended):
@@ -412,23 +416,35 @@ class DownstreamActor(Actor):
     def _admit(self, admit: Admit) -> Run | None:
         """Return the call with its connection. If that is not made yet, the answer comes when it is."""
         now = trio.current_time()
+        self._require_usable(now)
+        if admit.call in self._running or admit.call in self._parked:
+            raise IntercomError("a call with this name is under way: give each call a name of its own")
+        allowed: Allowed | None = None
+        if admit.counts:
+            self._meter, allowed = self._counted(admit.tool, now)
+        return self._place(Run(admit, allowed, now + self._config.budget.timeout_seconds, self._config))
+
+    def _require_admission(self, tool: str) -> None:
+        now = trio.current_time()
+        self._require_usable(now)
+        self._counted(tool, now)
+
+    def _require_usable(self, now: float) -> None:
         self._require_enabled()
         if self._breaker.circuit is Circuit.OPEN:
             raise self._refusal(now)
         if len(self._parked) >= MOST_PARKED or len(self._parked) + len(self._running) >= MOST_CALLS:
             busy = f"too many calls wait for {self._name}, and this one was not sent: call again in a moment"
             raise GatewayRefused(InvocationStatus.RATE_LIMITED, busy, 1.0)
-        if admit.call in self._running or admit.call in self._parked:
-            raise IntercomError("a call with this name is under way: give each call a name of its own")
-        allowed: Allowed | None = None
+
+    def _counted(self, tool: str, now: float) -> tuple[Meter, Allowed]:
+        """Return the meter with one more call of this tool. Raises GatewayRefused if the budget does not allow it."""
         budget = self._config.budget
-        if admit.counts:
-            self._meter, result = budgets.start(budget, self._meter, admit.tool, now, self._deps.now())
-            if isinstance(result, budgets.Refused):
-                sentence = budgets.refusal(self._name, budget, result)
-                raise GatewayRefused(InvocationStatus.RATE_LIMITED, sentence, result.retry_after)
-            allowed = result
-        return self._place(Run(admit, allowed, now + budget.timeout_seconds, self._config))
+        meter, result = budgets.start(budget, self._meter, tool, now, self._deps.now())
+        if isinstance(result, budgets.Refused):
+            sentence = budgets.refusal(self._name, budget, result)
+            raise GatewayRefused(InvocationStatus.RATE_LIMITED, sentence, result.retry_after)
+        return meter, result
 
     def _admit_again(self, ended: CallEnded) -> Run | None:
         """As `_admit`, for a call whose connection was lost. It is counted already."""
@@ -457,6 +473,13 @@ class DownstreamActor(Actor):
                 f" agent-intercom-ctl gateway enable {self._name}",
             )
 
+    def _withheld(self, tool: str) -> GatewayRefused:
+        return GatewayRefused(
+            InvocationStatus.PERMISSION_DENIED,
+            f"{self._name} has changed its tool {one_line(tool)[:80]}, and nothing was sent: go on without it until a"
+            " person has accepted the change (agent-intercom-ctl pending)",
+        )
+
     def _refusal(self, now: float) -> GatewayRefused:
         refused = breaker.refusal(self._name, self._breaker, now)
         if refused is None:
@@ -476,6 +499,9 @@ class DownstreamActor(Actor):
         connection, own = self._connection_for(admit.agent)
         if connection is None:
             return None
+        # The connection may be another one than that of which the agent saw the tools.
+        if admit.method == "tools/call" and self._offered.is_withheld(admit.tool):
+            raise self._give_up(run, self._withheld(admit.tool))
         placed = self._running[admit.call] = run.over(self._config, connection, self._breaker.connection, own)
         return placed
 

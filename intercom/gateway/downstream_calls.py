@@ -1,6 +1,7 @@
 """A call on its way over a downstream's connection: the actor admits it, and the task that asks carries it.
 
-`carry` is the whole way. It asks the actor, which refuses the call or hands over the connection; it sends the request
+`require_admission` asks before a person is asked, who should approve no call that is then refused. `carry` is the whole
+way. It asks the actor, which refuses the call or hands over the connection; it sends the request
 and waits for the answer itself; and it tells the actor how the call has ended. So a call waits for the actor only once,
 and its answer for nobody. The actor counts what runs, and alone decides about its state: `Admit`, `AdmitAgain`,
 `CallEnded` and `Cancel` are all that it hears of calls.
@@ -25,6 +26,7 @@ from intercom.gateway.messages import (
     GatewayRefused,
     InvocationStatus,
     Invoked,
+    RequireAdmission,
     RpcError,
     Run,
 )
@@ -69,9 +71,7 @@ async def carry(actor: Name, downstream: str, admit: Admit) -> Invoked:
     except Busy:
         if was_sent:
             raise CallFailed(Failure.TRANSPORT, "it was lost, and too many calls wait for another connection") from None
-        raise GatewayRefused(
-            InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
-        ) from None
+        raise _busy(downstream) from None
     except (Down, NotRunning) as gone:
         raise _restarting(downstream, begun=was_sent or (isinstance(gone, Down) and gone.begun)) from None
     _tell(ref.tell, ended)
@@ -81,6 +81,16 @@ async def carry(actor: Name, downstream: str, admit: Admit) -> Invoked:
         raise outcome
     allowed = run.allowed
     return Invoked(outcome) if allowed is None else Invoked(outcome, allowed.remaining, allowed.cost)
+
+
+async def require_admission(actor: Name, downstream: str, tool: str) -> None:
+    """Raise GatewayRefused if a call of this tool would be refused now. Nothing is counted or sent."""
+    try:
+        await ask(actor.present(), RequireAdmission(tool))
+    except Busy:
+        raise _busy(downstream) from None
+    except (Down, NotRunning):
+        raise _restarting(downstream, begun=False) from None
 
 
 async def _exchange(run: Run) -> tuple[JsonObject | RpcError | CallFailed, CallEnded]:
@@ -149,6 +159,12 @@ def not_reached(name: str, reason: str) -> GatewayRefused:
         f"{name} could not be reached ({reason}), and nothing was sent: repeat this call in {budgets.duration(wait)};"
         f" if that fails three times, tell the person that {name} does not work",
         wait,
+    )
+
+
+def _busy(downstream: str) -> GatewayRefused:
+    return GatewayRefused(
+        InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
     )
 
 

@@ -184,6 +184,14 @@ class Admit(Request[Run]):
 
 
 @frozen
+class RequireAdmission(Request[None]):
+    """Raise GatewayRefused if a call of this tool would be refused now: because the downstream is disabled, by the
+    breaker, or by the budget. Nothing is counted."""
+
+    tool: str
+
+
+@frozen
 class CallEnded:
     """A call has ended. `event` is for the breaker, None if it says nothing of the downstream. `error` continues "the
     last call ...". `was_sent` says whether the downstream may have received it."""

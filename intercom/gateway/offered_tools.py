@@ -127,6 +127,11 @@ class OfferedTools:
             *(each.name for each in changes.refused),
         )
 
+    def is_withheld(self, tool: str) -> bool:
+        """Whether the downstream offers this tool, and agents may not see it."""
+        changes = self._changes
+        return not changes.is_none and tool in self.withheld
+
     def start(self, known: Recalled, *, is_enabled: bool) -> None:
         """Begin with what the store remembers. This tells nobody anything."""
         self._pins, self._is_enabled = known.pins, is_enabled

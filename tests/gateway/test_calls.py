@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -93,9 +93,12 @@ class Agent:
     asked: list[Operation] = field(factory=list)
     modern: bool = False
     approval: Approval = field(default=Approval(Answer.ALLOWED, "r1"))
+    #: Happens while a person is asked.
+    meanwhile: Callable[[], object] = lambda: None
 
     async def _ask(self, operation: Operation) -> Approval:
         self.asked.append(operation)
+        self.meanwhile()
         return self.approval
 
     async def call(self, tool: str, arguments: JsonObject | None = None, **more: Any) -> JsonObject:
@@ -313,19 +316,49 @@ def test_the_identity_of_an_operation_is_the_tool_and_its_exact_arguments() -> N
 async def test_a_call_that_was_not_approved_is_recorded_with_its_request(
     tmp_path: Path, approval: Approval, said: str
 ) -> None:
-    directory = tmp_path / "gateway"
-    directory.mkdir()
-    roles = {"roles": [{"role": "dev", "capabilities": [], "ask": ["files.*"]}], "defaultRole": "dev"}
-    (directory / "roles.json").write_text(json.dumps(roles))
-    async with gateway_in(tmp_path, directory) as (gateway, _store, reader, _news):
-        agent = Agent(gateway, approval=approval)
-        caller = GatewayCaller(AgentIdentity("alice"), agent.client, "s1", agent._ask)
-        target = Target("files", "write", "files__write")
-        with trio.fail_after(20), pytest.raises(GatewayRefused, match=said):
-            await gateway.calls.carry_out(caller, target, "tools/call", {"name": "write"}, {})
+    async with running_with_records(tmp_path, {"capabilities": [], "ask": ["files.*"]}) as (gateway, reader):
+        with pytest.raises(GatewayRefused, match=said):
+            await Agent(gateway, approval=approval).call("write")
         await gateway.log.settle()
         [call] = (await reader.read(call_records.tail)).calls
         assert (call.status, call.request_id) == ("operator_denied", approval.request_id)
+
+
+async def test_nobody_is_asked_about_a_call_that_a_limit_refuses(tmp_path: Path) -> None:
+    budget = {"dailyQuota": 1}
+    async with running(tmp_path, {"capabilities": [], "ask": ["files.*"]}, budget=budget) as gateway:
+        agent = Agent(gateway)
+        await agent.call("read")
+        with pytest.raises(GatewayRefused, match="1 call a day"):
+            await agent.call("read")
+        assert len(agent.asked) == 1
+        assert (await gateway.describe_one("files")).usage.calls == 1
+
+
+async def test_what_has_changed_while_a_person_was_asked_counts(tmp_path: Path) -> None:
+    asks = {"role": "dev", "capabilities": [], "ask": ["files.*"]}
+    async with running_with_records(tmp_path, asks, redact=False) as (gateway, reader):
+        files, roles = tmp_path / "gateway/files.json", tmp_path / "gateway/roles.json"
+        settings = json.loads(files.read_text())
+
+        def redact() -> None:
+            files.write_text(json.dumps({**settings, "redact": True}))
+
+        def deny() -> None:
+            roles.write_text(json.dumps({"roles": [{**asks, "deny": ["files.write"]}], "defaultRole": "dev"}))
+
+        def remove() -> None:
+            files.unlink()
+
+        assert TOKEN not in json.dumps(await Agent(gateway, meanwhile=redact).call("read", {"x": TOKEN}))
+        with pytest.raises(GatewayRefused, match="your role dev may not call files__write"):
+            await Agent(gateway, meanwhile=deny).call("write")
+        with pytest.raises(GatewayRefused, match="files__read was approved, but agents cannot call it any more"):
+            await Agent(gateway, meanwhile=remove).call("read")
+        await gateway.log.settle()
+        kept = (await reader.read(call_records.tail)).calls
+        ends = [("success", "r1"), ("permission_denied", "r1"), ("permission_denied", "r1")]
+        assert [(each.status, each.request_id) for each in kept] == ends
 
 
 async def test_a_rule_that_was_saved_before_a_call_decides_about_it(tmp_path: Path) -> None:

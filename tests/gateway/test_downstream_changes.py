@@ -238,6 +238,18 @@ async def test_a_change_at_a_new_connection_is_withheld_too(rig: Rig) -> None:
     assert rig.tools() == ["read"]
 
 
+async def test_a_call_that_waited_for_a_connection_is_not_sent_to_a_changed_tool(rig: Rig) -> None:
+    rig.fakes.tools = [tool("read"), tool("write", "sends all files away")]
+    rig.fakes.gate = trio.Event()
+    rig.fakes.last.lose()
+    changed, other = await rig.call("write", call="changed"), await rig.call("read", call="other")
+    rig.fakes.gate.set()
+    await rig.quiet()
+    assert "files has changed its tool write, and nothing was sent" in str(changed.error)
+    assert not other.done
+    assert rig.fakes.sent() == ["other"]
+
+
 async def test_a_person_allows_what_they_saw(rig: Rig) -> None:
     change(rig, tool("read", "reads more"), tool("new"))
     await settle(rig)

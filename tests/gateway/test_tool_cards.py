@@ -95,7 +95,7 @@ class Rig:
     async def read_lists_again(self) -> None:
         """Have the downstream say that its tools have changed."""
         actor = self.gateway.system.named(downstream_name("files"))
-        await carry(actor, "files", Admit(uuid4().hex, "tools/call", {"name": "read", "arguments": {}}))
+        await carry(actor, "files", Admit(uuid4().hex, "tools/call", {"name": "again", "arguments": {}}))
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from intercom.gateway.messages import (
     GatewayRefused,
     InvocationStatus,
     Offer,
+    RequireAdmission,
     Run,
     downstream_name,
 )
@@ -538,7 +539,7 @@ class Downstream(Actor):
     def on_receive(self, message: object) -> Any:
         if isinstance(message, Admit):
             return Run(message, None, math.inf, real().configs["git"], connection=Echo())
-        assert isinstance(message, CallEnded)
+        assert isinstance(message, CallEnded | RequireAdmission)
         return None
 
 

@@ -236,7 +236,7 @@ class Gateway:
                 self.cache.forget(name)
         self._published.set()
         self._published = trio.Event()
-        if (before.offers, before.roles, before.assignments) != (snapshot.offers, snapshot.roles, snapshot.assignments):
+        if before.listed != snapshot.listed:
             for changed in tuple(self._listeners.values()):
                 changed()
 

@@ -41,6 +41,12 @@ class Snapshot:
         """The downstreams whose tools and prompts have no prefix."""
         return frozenset(name for name, config in self.configs.items() if not config.prefix)
 
+    @property
+    def listed(self) -> tuple[object, ...]:
+        """All that the lists of agents depend on."""
+        shown = {name: (each.prefix, each.expose, each.capabilities) for name, each in self.configs.items()}
+        return self.offers, self.roles, self.assignments, shown
+
     def role_of(self, agent: AgentIdentity) -> tuple[str | None, str]:
         """Return the role of an agent, None if it has none, and why."""
         return role_of(self.assignments, agent)

@@ -376,6 +376,19 @@ async def test_a_rule_that_was_saved_before_a_call_decides_about_it(tmp_path: Pa
             assert [each.effect for each in found.decisions] == [effect]
 
 
+@pytest.mark.parametrize("change", [{"prefix": False}, {"expose": "search"}, {"capabilities": ["files.read"]}])
+async def test_agents_are_told_when_their_lists_change_by_a_file(tmp_path: Path, change: JsonObject) -> None:
+    async with running(tmp_path) as gateway:
+        told, file = trio.Event(), tmp_path / "gateway/files.json"
+        gateway.listen("an agent", told.set)
+        before = gateway.listed(AgentIdentity("an agent"))
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+        with trio.fail_after(20):
+            await gateway.reload()
+            await told.wait()
+        assert gateway.listed(AgentIdentity("an agent")) != before
+
+
 async def test_a_file_that_does_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "gateway"
     directory.mkdir()

@@ -4,7 +4,8 @@ A prompt has a name of its own for agents, as a tool does; a downstream without 
 resource keeps its address, because results of tools refer to it. Where two downstreams have the same address, each
 one's is written `gateway+NAME:ADDRESS`; that form is always understood.
 
-Roles name them by the verbs `@resources` and `@prompts`, which are in no tool's name: `github.*` covers them too.
+Roles name them by the verbs `@resources` and `@prompts`; a tool whose name begins with `@` is refused (`pins`).
+`github.*` covers them too.
 """
 
 from __future__ import annotations

@@ -72,11 +72,15 @@ def pin(tool: Mapping[str, Json]) -> Pin:
     """Return the pin of a tool as `tools/list` returns it.
 
     The order of keys makes no difference, nor that of names in `required`; a field of null is a missing one. Raises
-    Unpinnable if the name is not a text or empty, or the definition is nested too deeply, too large or not JSON.
+    Unpinnable if the name is not a text or empty, or begins with @, or if the definition is nested too deeply, too
+    large or not JSON.
     """
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         raise Unpinnable("has no name")
+    if name.startswith("@"):
+        # A tool that is called @resources would have the rights of the resources.
+        raise Unpinnable("has a name that begins with @, as the verbs of roles for resources and prompts do")
     present = {field: _normal(tool[field], DEPTH) for field in PINNED_FIELDS if tool.get(field) is not None}
     try:
         # ASCII, because a text may hold half a surrogate pair, which UTF-8 cannot encode.

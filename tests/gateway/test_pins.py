@@ -155,6 +155,14 @@ def test_pins_are_the_same_for_the_same_tools_only(one: dict[str, Json], other: 
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["@resources", "@prompts", "@x"])
+def test_no_tool_has_the_name_of_what_is_no_tool(name: str) -> None:
+    found = compare((), [{"name": name, "inputSchema": {"type": "object"}}])
+    assert found.added == ()
+    assert [each.name for each in found.refused] == [name]
+    assert "begins with @" in found.refused[0].why
+
+
 def test_tools_are_unchanged_changed_new_gone_or_refused() -> None:
     kept, gone, twice = (with_description("x", name) for name in ("kept", "gone", "twice"))
     new = with_description("x", "new")

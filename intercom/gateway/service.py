@@ -422,7 +422,7 @@ class GatewayActor(Actor):
             await trio.to_thread.run_sync(_load_http)
         for fault in found.faults:
             if fault not in before.faults:
-                self._gateway.tell(f"the gateway leaves this out: {fault}", "warning")
+                self._gateway.tell(f"the gateway's files have a fault: {fault}", "warning")
         for name in before.configs.keys() - found.configs.keys():
             await self._end(name)
         for name, config in found.configs.items():

@@ -94,7 +94,13 @@ class Roster:
 
 @frozen
 class ReadRoster(Request[Roster]):
-    """Return the roster as it is now."""
+    """Return the roster as it is now.
+
+    With `or_known`, it is returned as this node last read it if the database does not answer. This is for an asker that
+    has just changed the room: a refusal would say that it has not.
+    """
+
+    or_known: bool = False
 
 
 @frozen

@@ -203,7 +203,7 @@ class RoomPeople:
             evidence=await self.links.of_person(room_id, summary),
         )
         await self.access.change(room_id, work)
-        return (await self.access.ask(room_id, ReadRoster())).room
+        return (await self.access.ask(room_id, ReadRoster(or_known=True))).room
 
     async def token(self, id: str, by: str, act: str | None = None) -> RoomToken:
         room_id = await self._id(id)
@@ -218,7 +218,7 @@ class RoomPeople:
             role=TeamRole.OPERATOR,
         )
         joined = await self.access.change(room_id, work)
-        room = (await self.access.ask(room_id, ReadRoster())).room
+        room = (await self.access.ask(room_id, ReadRoster(or_known=True))).room
         return RoomToken(room.id, room.title, joined.team.team_id, joined.token)
 
     async def _change(

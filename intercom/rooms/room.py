@@ -134,6 +134,8 @@ class RoomActor(Actor):
         self._deps = deps
         self._room: Room
         self._teams: dict[TeamId, Team] = {}
+        #: Whether `_teams` lacks a change, because the database did not answer after it.
+        self._is_roster_old = False
         #: The end of the feed, without gaps up to `_room.last_sequence`.
         self._tail: deque[Message] = deque(maxlen=TAIL)
         self._waiters: dict[str, Waiter] = {}
@@ -191,7 +193,7 @@ class RoomActor(Actor):
             case Identify():
                 return await self._team(message.token)
             case ReadRoster():
-                return await self._roster()
+                return await self._roster(message)
             case Change():
                 written = await self._deps.store.transact(self.id, message.work)
                 await self._written(written)
@@ -222,6 +224,13 @@ class RoomActor(Actor):
     async def _read_teams(self) -> None:
         found = await self._deps.store.read(partial(rooms.members, room_id=self.id))
         self._teams = {team.team_id: self._latest(team) for team in found}
+        self._is_roster_old = False
+
+    async def _reread_teams(self) -> None:
+        """Read the teams after a change of the roster. If the database does not answer, the next tick does it."""
+        self._is_roster_old = True
+        with suppress(*STORE_FAULTS):
+            await self._read_teams()
 
     def _latest(self, team: Team) -> Team:
         """Return a team as the database has it, with what is known here and not recorded yet."""
@@ -237,8 +246,8 @@ class RoomActor(Actor):
         team = self._teams[team.team_id] = evolve(team, last_seen_at=seen.at, cursor=cursor)
         return team
 
-    async def _roster(self) -> Roster:
-        await self._read_teams()
+    async def _roster(self, asked: ReadRoster) -> Roster:
+        await (self._reread_teams() if asked.or_known else self._read_teams())
         return Roster(self._room, tuple(self._teams.values()), frozenset(self._polling))
 
     async def _record_seen(self) -> None:
@@ -340,8 +349,12 @@ class RoomActor(Actor):
     async def _answer_viewers(self, is_due: Callable[[Viewer], bool] = lambda _: True) -> None:
         for ticket in [ticket for ticket, viewer in self._viewers.items() if is_due(viewer)]:
             viewer = self._viewers.pop(ticket, None)
-            if viewer is not None and not viewer.reply.done and not viewer.reply.abandoned:
+            if viewer is None or viewer.reply.done or viewer.reply.abandoned:
+                continue
+            try:
                 viewer.reply.set(await self._view(viewer.after))
+            except STORE_FAULTS as fault:
+                _fail(viewer.reply, fault)
 
     def _answer_waiters(self, is_due: Callable[[Waiter], bool]) -> None:
         """Answer the waits that are due. Those that wait for the same see the same page."""
@@ -402,26 +415,36 @@ class RoomActor(Actor):
                 return
 
     async def _advanced(self, room: Room, messages: tuple[Message, ...]) -> None:
-        """Take over a later state of the room, and the messages between, in order; then answer the waiting calls."""
+        """Take over a later state of the room, and the messages between, in order; then answer the waiting calls.
+
+        Raises nothing if the database does not answer: what is taken over here is committed.
+        """
         self._room = room
         self._tail.extend(messages)
-        if _changes_roster(messages):
-            await self._read_teams()
         if messages:
             if len(messages) < TAIL:
                 self._answer_waiters(lambda waiter: waiter.since < room.last_sequence)
             else:
                 await self._answer_from_database()
+        if _changes_roster(messages):
+            await self._reread_teams()
         await self._answer_viewers()
         if messages:
             self._watch()
 
     async def _answer_from_database(self) -> None:
-        """Answer waiting calls that may have missed more than is in memory."""
+        """Answer waiting calls that may have missed more than is in memory. If the database does not answer, all that
+        are left are refused: they could not be answered from memory later."""
+        fault: Exception | None = None
         for ticket, waiter in tuple(self._waiters.items()):
             del self._waiters[ticket]
-            if not waiter.reply.done and not waiter.reply.abandoned:
-                waiter.reply.set(await self._page(waiter.team, waiter.since))
+            if not waiter.reply.done and not waiter.reply.abandoned and fault is None:
+                try:
+                    waiter.reply.set(await self._page(waiter.team, waiter.since))
+                except STORE_FAULTS as raised:
+                    fault = raised
+            if fault is not None:
+                _fail(waiter.reply, fault)
             self._ended(waiter)
 
     async def _add(self, asked: AddPost) -> None:
@@ -483,13 +506,22 @@ class RoomActor(Actor):
     # --- time --------------------------------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
+        try:
+            await self._look_after()
+        finally:
+            # Also after a fault: nothing else sets the timer again.
+            self.set_timer("tick", TICK_SECONDS, Tick())
+
+    async def _look_after(self) -> None:
+        """End the waits whose time is over, and look after teams; or stop if the room is idle."""
         now = trio.current_time()
         self._answer_waiters(lambda waiter: waiter.until <= now)
         if self._viewers and self._deps.store.dialect is Dialect.POSTGRESQL:
             # Other nodes tell of messages, but neither of a new document nor of teams that poll there.
             await self._read_newer()
-            with suppress(*STORE_FAULTS):
-                await self._read_teams()
+            self._is_roster_old = True
+        if self._is_roster_old:
+            await self._reread_teams()
         await self._answer_viewers(lambda viewer: viewer.until <= now)
         if not self._waiters and not self._viewers:
             self._watch()
@@ -501,8 +533,6 @@ class RoomActor(Actor):
             self._note_desertion()
         if self._is_idle(now):
             self.stop()
-            return
-        self.set_timer("tick", TICK_SECONDS, Tick())
 
     def _see_polling(self) -> None:
         """Note that teams with a long wait are here, before other nodes take them for gone."""
@@ -528,7 +558,7 @@ class RoomActor(Actor):
         except (*STORE_FAULTS, RoomRefused):
             # It is tried again at the next look.
             return
-        await self._read_teams()
+        await self._reread_teams()
 
     def _note_desertion(self) -> None:
         """Have the room concluded if it wants that and all its teams are gone: once, until a team comes back."""

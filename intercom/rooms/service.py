@@ -370,7 +370,7 @@ class RoomService:
             replay_from=asked.replay_from,
         )
         joined = await self.access.change(room_id, work)
-        found = await self.access.ask(room_id, ReadRoster())
+        found = await self.access.ask(room_id, ReadRoster(or_known=True))
         return Joined(
             session_id=room_id,
             team_id=joined.token,
@@ -414,7 +414,7 @@ class RoomService:
         )
         left = await self.access.change(room_id, work)
         # The room's actor reads the roster: the feed does not name each team that leaves.
-        room = (await self.access.ask(room_id, ReadRoster())).room
+        room = (await self.access.ask(room_id, ReadRoster(or_known=True))).room
         if asked.conclude:
             self._have_concluded(room)
         return Left(room_id, left.team_name, left.left_at or now)
@@ -491,7 +491,7 @@ class RoomService:
         )
 
     async def _tell_idle(self, room_id: RoomId, token: str) -> None:
-        found = await self.access.ask(room_id, ReadRoster())
+        found = await self.access.ask(room_id, ReadRoster(or_known=True))
         for team in found.teams:
             if team.team_id == team_of(token):
                 how = f"agent-intercom-ctl rooms show {room_id[:8]}"

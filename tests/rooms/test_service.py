@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,13 +15,13 @@ from intercom.app import App
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, RoomsSettings
 from intercom.model.decision import Decision
-from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.errors import AlreadyDecided, DatabaseError, InvalidArguments, InvalidState, NotFound
 from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole
 from intercom.model.room_view import RoomNews
 from intercom.rooms import changes, instructions, room
 from intercom.rooms.concluder import AGENTS
-from intercom.rooms.messages import room_name
-from intercom.rooms.room import IDLE_SECONDS, PAGE
+from intercom.rooms.messages import ReadRoster, Watch, room_name
+from intercom.rooms.room import IDLE_SECONDS, PAGE, TAIL
 from intercom.rooms.service import RoomService
 from intercom.rooms.tools.directory import CreateSession, ListSessions, SearchSessions
 from intercom.rooms.tools.document import AppendToSessionDoc, ReadSessionDoc, UpdateSessionDoc
@@ -36,8 +36,11 @@ from intercom.rooms.tools.feed import (
 from intercom.rooms.tools.membership import JoinSession, LeaveSession, ListParticipants
 from intercom.rooms.tools.metadata import ConcludeSession, GetSession, ReopenSession, UpdateSessionMetadata
 from intercom.rooms.tools.tool import RoomCaller
+from intercom.store.room_database import RoomsDatabase
 from tests.agents.in_process import spoken_to
 from tests.support.virtual_server import Pending, VirtualServer
+
+T = TypeVar("T")
 
 
 def with_rooms(**settings: Any) -> Config:
@@ -100,6 +103,33 @@ async def refused(call: Callable[[], Awaitable[object]]) -> RoomRefused:
     with pytest.raises(RoomRefused) as found:
         await call()
     return found.value
+
+
+class Reads:
+    """The reads of the rooms' database, which fail while `fail` is set. A write sets it if `fail_after_write` is."""
+
+    def __init__(self, server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert server.app.rooms is not None
+        self._store = server.app.rooms.store
+        self._read, self._transact = self._store.read, self._store.transact
+        self.fail = self.fail_after_write = False
+        monkeypatch.setattr(self._store, "read", self.read)
+        monkeypatch.setattr(self._store, "transact", self.transact)
+
+    async def read(self, work: Callable[[RoomsDatabase], T]) -> T:
+        if self.fail:
+            raise DatabaseError("the database is starting")
+        return await self._read(work)
+
+    async def transact(self, room_id: str, work: Callable[[RoomsDatabase], T]) -> T:
+        done = await self._transact(room_id, work)
+        self.fail = self.fail or self.fail_after_write
+        return done
+
+
+@pytest.fixture
+def reads(server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> Reads:
+    return Reads(server, monkeypatch)
 
 
 ROOMS = pytest.mark.server(with_rooms())
@@ -480,6 +510,82 @@ async def test_a_dismissed_card_does_not_come_back_and_the_room_stays_paused(ser
     await server.decide(card.id, Decision.DISMISS)
     assert await server.app.service.pending() == ()
     assert (await refused(lambda: alex.post("thank you"))).room_code is RoomErrorCode.SESSION_PAUSED
+
+
+# --- a database that does not answer ---------------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_waits_end_and_teams_are_dropped_after_a_read_failed(server: VirtualServer, reads: Reads) -> None:
+    """A read that failed after a team was dropped stopped the room's clock for good."""
+    alex = await create(server)
+    await alex.conclude()
+    # Of a reader that is gone the feed says nothing, so the roster is read for it alone.
+    kim = await join(alex)
+    await alex.service.reopen(ReopenSession(alex.id, alex.token, "one bug left"), alex.caller)
+    for _ in range(14):
+        await alex.wait(2, 0)
+        await server.later(4)
+    reads.fail = True
+    waiting = alex.begin_wait(2, 30)
+    for _ in range(3):
+        await server.later(4)
+    reads.fail = False
+    for _ in range(5):
+        await server.later(4)
+    assert waiting.outcome is not None, "the wait goes on after its time"
+    assert (await waiting()).messages == ()
+    assert await alex.status_of("Kim's Team") is Presence.DISCONNECTED
+    found = (await kim.service.access.ask(RoomId(kim.id), ReadRoster())).teams
+    assert [each.dropped_at is not None for each in found] == [False, True]
+
+
+@ROOMS
+async def test_a_join_is_answered_and_told_although_the_roster_cannot_be_read_after_it(
+    server: VirtualServer, reads: Reads
+) -> None:
+    """The join was refused, so the team joined again under another name; and who waited was not told."""
+    alex = await create(server)
+    waiting = alex.begin_wait(0, 30)
+    await server.later(1)
+    reads.fail_after_write = True
+    kim = await join(alex)
+    assert waiting.outcome is not None, "the wait does not end with the news"
+    assert [each.get("event") for each in (await waiting()).messages] == ["team_joined"]
+    reads.fail = reads.fail_after_write = False
+    await server.later(1.5)
+    known = await alex.service.access.ask(RoomId(alex.id), Watch(1, None, 0, "look"))
+    assert [each.team_name for each in known.teams] == ["Alex's Team", "Kim's Team"]
+    assert await kim.status_of("Kim's Team") is Presence.ACTIVE
+
+
+@ROOMS
+async def test_a_team_that_left_is_out_although_the_roster_could_not_be_read_after_it(
+    server: VirtualServer, reads: Reads
+) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    reads.fail_after_write = True
+    await kim.service.leave(LeaveSession(kim.id, kim.token), kim.caller)
+    reads.fail = reads.fail_after_write = False
+    await server.later(1.5)
+    assert (await refused(lambda: kim.wait(0, 0))).room_code is RoomErrorCode.UNAUTHORIZED
+
+
+@ROOMS
+async def test_a_wait_that_needs_a_read_which_fails_is_refused_at_once(server: VirtualServer, reads: Reads) -> None:
+    """It was forgotten, and answered after its time and 45 seconds more."""
+    alex = await create(server)
+    waits = [alex.begin_wait(0, 30) for _ in range(2)]
+    await server.later(1)
+    posts = [changes.Post(str(uuid.uuid4()), changes.person("ann"), f"{number}") for number in range(TAIL + 1)]
+    reads.fail_after_write = True
+    work = partial(changes.post, room_id=RoomId(alex.id), posts=posts, rules=alex.service.rules(), now=server.now())
+    await alex.service.access.change(RoomId(alex.id), work)
+    await server.later(0.1)
+    for each in waits:
+        assert each.outcome is not None, "the wait is forgotten"
+        assert (await refused(each)).room_code is RoomErrorCode.UNAVAILABLE
 
 
 # --- teams -----------------------------------------------------------------------------------------------------------

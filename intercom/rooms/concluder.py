@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -19,7 +21,7 @@ from intercom.model.visible_text import count
 from intercom.rooms import changes
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.changes import Rules
-from intercom.rooms.messages import Conclude
+from intercom.rooms.messages import Conclude, FindUnfinished
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
@@ -27,6 +29,8 @@ log = logging.getLogger("intercom.rooms")
 NAME = "Conclusion agent"
 #: How many conclusion agents this server starts at once, and in an hour, whatever number of rooms asks for them.
 AGENTS, PER_SECONDS = 10, 3600.0
+#: The interval at which a database that does not answer is asked again for starts that did not end, in seconds.
+RETRY_SECONDS = 10.0
 #: What the agent is told. Titles and messages are other teams' words: it reads them with the tools, which mark them.
 _TASK = """\
 Conclude a session of teams of agents. You have the tools get_session, get_history, read_session_doc, \
@@ -51,26 +55,40 @@ class Concluder:
     tell: Callable[[str, str], object]
     _limit: RateLimit = field(factory=RateLimit, init=False)
 
-    async def conclude(self, room: Room) -> None:
+    async def conclude(self, room: Room) -> float | None:
         """Start an agent that concludes this room. Raises nothing.
 
-        It does nothing if the room is closed, or if an agent was started since the room was created or reopened.
+        It does nothing if the room is closed, or if an agent was started since the room was created or reopened. If
+        another node has begun to start it, that one may end before it has: the seconds are returned after which this
+        must be called again.
         """
         try:
-            # On several nodes, one of them does it.
-            if not await self.access.transact(room.id, partial(changes.claim_conclusion, room_id=room.id)):
-                return
+            work = partial(changes.claim_conclusion, room_id=room.id, act=str(uuid.uuid4()), now=self.now())
+            claim = await self.access.transact(room.id, work)
+            if claim.act is None:
+                return claim.wait
             try:
-                await self._start(room)
+                await self._start(room, claim.act)
             except (IntercomError, StoreUnavailable):
-                await self.access.transact(room.id, partial(changes.release_conclusion, room_id=room.id))
+                await self.access.transact(room.id, partial(changes.release_conclusion, room_id=room.id, act=claim.act))
                 raise
+            with suppress(RoomRefused):
+                # If this cannot be written, the start is repeated later, and finds the agent that it has started.
+                await self.access.transact(room.id, partial(changes.conclusion_started, room_id=room.id, act=claim.act))
         except (IntercomError, StoreUnavailable) as refused:
             log.warning("no agent could be started to conclude the room %s: %s", room.id, refused)
             how = f"agent-intercom-ctl rooms conclude {room.id[:8]} SUMMARY"
             self.tell(f"no agent concludes the room {room.title!r} ({refused}): {how}", "warning")
+        return None
 
-    async def _start(self, room: Room) -> None:
+    async def unfinished(self) -> tuple[Room, ...] | None:
+        """Return the rooms for which a start was begun and has not ended; None if the database does not answer."""
+        try:
+            return await self.access.read(changes.conclusions_starting)
+        except RoomRefused:
+            return None
+
+    async def _start(self, room: Room, act: str) -> None:
         wait = self._limit.allow("agents", trio.current_time(), AGENTS, PER_SECONDS)
         if wait is not None:
             raise RoomRefused(
@@ -89,8 +107,7 @@ class Concluder:
             role=TeamRole.CONCLUDER,
         )
         joined = await self.access.change(room.id, work)
-        act = f"rooms/conclude/{room.id}/{joined.team.team_id}"
-        await self.start(_TASK.format(id=room.id, token=joined.token), act)
+        await self.start(_TASK.format(id=room.id, token=joined.token), f"rooms/conclude/{room.id}/{act}")
 
 
 class ConcluderActor(Actor):
@@ -100,6 +117,18 @@ class ConcluderActor(Actor):
         super().__init__()
         self._concluder = concluder
 
+    def on_start(self) -> None:
+        self.actor_ref.tell(FindUnfinished())
+
     async def on_receive(self, message: object) -> None:
-        if isinstance(message, Conclude):
-            await self._concluder.conclude(message.room)
+        match message:
+            case Conclude():
+                wait = await self._concluder.conclude(message.room)
+                if wait is not None:
+                    self.set_timer(message.room.id, wait, message)
+            case FindUnfinished():
+                found = await self._concluder.unfinished()
+                if found is None:
+                    self.set_timer("unfinished", RETRY_SECONDS, message)
+                for room in found or ():
+                    self.actor_ref.tell(Conclude(room))

@@ -156,6 +156,11 @@ class Conclude:
     room: Room
 
 
+@frozen
+class FindUnfinished:
+    """The concluder's own message: go on with starts of agents that an earlier run of a server may have left."""
+
+
 # --- to the directory ------------------------------------------------------------------------------------------------
 
 

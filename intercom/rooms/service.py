@@ -429,8 +429,8 @@ class RoomService:
             why = "only the convener may have the session concluded: leave without conclude"
             raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
         # A convener that has left asks again after a lost answer.
-        claimed = partial(changes.is_conclusion_claimed, room_id=room_id)
-        if team.left_at is None and await self.access.read(claimed):
+        started = partial(changes.is_conclusion_started, room_id=room_id)
+        if team.left_at is None and await self.access.read(started):
             why = (
                 "the server has started its agent to conclude the session already, and starts no other until the"
                 " session is reopened: leave without conclude, or call conclude_session yourself"

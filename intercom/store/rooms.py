@@ -417,9 +417,10 @@ def set_setting(db: RoomsDatabase, name: str, value: str | None) -> None:
         insert(db, "room_setting", {"name": name, "value": value}, conflict=conflict)
 
 
-def claim(db: RoomsDatabase, name: str) -> bool:
-    """Note that a node does what has this name. Returns False if one did before."""
-    return insert(db, "room_setting", {"name": name, "value": "1"}, conflict="(name) do nothing")
+def settings_with_prefix(db: RoomsDatabase, prefix: str) -> dict[str, str]:
+    """Return the settings whose names begin with this, by the rest of the name."""
+    sql = "select name, value from room_setting where substr(name, 1, cast(? as int)) = ? order by name"
+    return {name[len(prefix) :]: value for name, value in db.execute(sql, (len(prefix), prefix)).fetchall()}
 
 
 # --- looks through all rooms -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from intercom.model.room import (
     new_token,
 )
 from intercom.rooms import changes
-from intercom.rooms.changes import Author, Joined
+from intercom.rooms.changes import Author, ConclusionClaim, Joined
 from intercom.rooms.message_budget import Budget
 from intercom.store import rooms
 from intercom.store.room_database import Dialect, RoomsDatabase
@@ -732,18 +732,32 @@ def test_a_reopened_room_is_concluded_with_the_same_summary(room: RoomDriver) ->
 
 
 def test_a_conclusion_is_claimed_once_until_the_room_is_reopened(room: RoomDriver) -> None:
-    def claim() -> bool:
-        return changes.claim_conclusion(room.db, room.id)
+    def claim(act: str) -> ConclusionClaim:
+        return changes.claim_conclusion(room.db, room.id, act, room.now)
 
-    assert (claim(), claim()) == (True, False)
-    room.join("Conclusion agent", role=TeamRole.CONCLUDER)
-    assert not claim()
-    changes.release_conclusion(room.db, room.id)
-    assert (claim(), changes.is_conclusion_claimed(room.db, room.id)) == (True, True)
+    # A lost answer, and another server.
+    assert (claim("one"), claim("one"), claim("two")) == (
+        ConclusionClaim("one"),
+        ConclusionClaim("one"),
+        ConclusionClaim(wait=300),
+    )
+    changes.release_conclusion(room.db, room.id, "one")
+    assert claim("two") == ConclusionClaim("two")
+    room.wait(100)
+    changes.release_conclusion(room.db, room.id, "one")
+    assert (claim("three"), changes.is_conclusion_started(room.db, room.id)) == (ConclusionClaim(wait=200), False)
+    assert [each.id for each in changes.conclusions_starting(room.db)] == [room.id]
+    # The server that began has ended: another goes on with the same act.
+    room.wait(200)
+    assert (claim("three"), claim("four")) == (ConclusionClaim("two"), ConclusionClaim(wait=300))
+    changes.conclusion_started(room.db, room.id, "two")
+    changes.release_conclusion(room.db, room.id, "two")
+    assert (claim("five"), changes.is_conclusion_started(room.db, room.id)) == (ConclusionClaim(), True)
+    assert changes.conclusions_starting(room.db) == ()
     room.conclude(room.alex)
-    assert not claim()
+    assert claim("six") == ConclusionClaim()
     room.reopen(room.alex)
-    assert (claim(), claim()) == (True, False)
+    assert claim("six") == ConclusionClaim("six")
 
 
 def test_a_conclusion_is_written_once_by_one_act(room: RoomDriver) -> None:

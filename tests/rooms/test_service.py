@@ -816,13 +816,24 @@ async def test_the_convener_lifts_a_pause_of_the_guard_and_others_may_not(server
 
 
 class Started:
-    """Stands in for the spawner: keeps the tasks of the agents that it would start."""
+    """Stands in for the spawner: keeps the tasks of the agents that it would start, one for each act. It raises `crash`
+    once, before or (`is_started`) after it has started one."""
 
     def __init__(self) -> None:
-        self.tasks: list[str] = []
+        self._by_act: dict[str, str] = {}
+        self.crash: Exception | None = None
+        self.is_started = False
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(self._by_act.values())
 
     async def __call__(self, task: str, act: str) -> None:
-        self.tasks.append(task)
+        crash, self.crash = self.crash, None
+        if crash is None or self.is_started:
+            self._by_act.setdefault(act, task)
+        if crash is not None:
+            raise crash
 
 
 @pytest.fixture
@@ -889,6 +900,32 @@ async def test_a_room_has_one_conclusion_agent_until_it_is_reopened(started: Sta
     await alex.service.leave(leave, alex.caller)
     await server.later(1)
     assert len(started.tasks) == 2
+
+
+@WITH_CONCLUDER
+@pytest.mark.parametrize("is_started", [False, True])
+async def test_a_start_of_a_conclusion_agent_that_was_cut_off_is_repeated(
+    started: Started, server: VirtualServer, is_started: bool
+) -> None:
+    """The server ended between the two: the room had no conclusion, and its convener was told that an agent ran."""
+    alex = await create(server, has_concluder=True)
+    started.crash, started.is_started = RuntimeError("the server ends here"), is_started
+    leave = LeaveSession(alex.id, alex.token, conclude=True)
+    await alex.service.leave(leave, alex.caller)
+    for _ in range(3):
+        await server.later(2)
+    before = started.tasks
+    assert (started.crash, len(before)) == (None, is_started)
+    # The convener may ask once more, which starts no second agent.
+    await alex.service.join(JoinSession(alex.id, "Alex's Team", alex.token), alex.caller)
+    await alex.service.leave(leave, alex.caller)
+    await server.later(2)
+    assert started.tasks == before
+    for _ in range(3):
+        await server.later(150)
+    (task,) = started.tasks
+    assert [task][: len(before)] == before
+    await InRoom(server, alex.id, token_in(task)).conclude("all in order")
 
 
 @WITH_CONCLUDER

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from attrs import evolve, frozen
 
+from intercom.model import clock
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team, TeamRole
 from intercom.model.visible_text import one_line
@@ -40,6 +41,12 @@ from intercom.store.room_database import RoomsDatabase
 
 #: The loop guard's counts when a person or the convener lets the teams continue.
 _COUNTS_AGAIN = {"messages_since_progress": 0, "acts_since_person": 0}
+#: The setting of a room that says whether its conclusion agent is being started or was; the id of the room follows.
+_CONCLUSION = "rooms/conclude/"
+#: The beginning of its value while the agent is being started; the act and the time follow.
+_STARTING = "starting "
+#: How long a start may take, in seconds. What it waits for has time limits, which are shorter together.
+_START_SECONDS = 300.0
 
 
 @frozen
@@ -182,25 +189,68 @@ def conclude(
     return Written(Concluded(closed_at, version), room, messages)
 
 
-def claim_conclusion(db: RoomsDatabase, room_id: RoomId) -> bool:
-    """Note that an agent is started to conclude this room. Returns False if the room is closed, or if one was started
-    since the room was created or reopened."""
+@frozen
+class ConclusionClaim:
+    """What a server that wants to start the agent which concludes a room may do.
+
+    With `act` it starts the agent under this name, which stays the same if another run of a server has begun to start
+    it and ended. Otherwise nothing is to be done now; after `wait` seconds it asks again, if that is not None.
+    """
+
+    act: str | None = None
+    wait: float | None = None
+
+
+def claim_conclusion(db: RoomsDatabase, room_id: RoomId, act: str, now: datetime) -> ConclusionClaim:
+    """Note that an agent is being started to conclude this room, which `conclusion_started` or `release_conclusion`
+    ends. A start that takes longer than any can is taken over: its server has ended.
+
+    Nothing is to be done if the room is closed, or if an agent was started since it was created or reopened.
+    """
     room = rooms.lock(db, room_id)
-    return not room.is_closed and rooms.claim(db, _conclusion_claim(room.id))
+    value = rooms.setting(db, _CONCLUSION + room.id)
+    if room.is_closed or (value is not None and not value.startswith(_STARTING)):
+        return ConclusionClaim()
+    if value is not None:
+        _, earlier, since = value.split(" ")
+        # A clock that was set back must not make the wait longer.
+        left = _START_SECONDS - abs((now - clock.from_text(since)).total_seconds())
+        if earlier != act and left > 0:
+            return ConclusionClaim(wait=left)
+        act = earlier
+    rooms.set_setting(db, _CONCLUSION + room.id, f"{_STARTING}{act} {clock.to_text(now)}")
+    return ConclusionClaim(act)
 
 
-def is_conclusion_claimed(db: RoomsDatabase, room_id: RoomId) -> bool:
+def conclusion_started(db: RoomsDatabase, room_id: RoomId, act: str) -> None:
+    """Note that the agent of this act was started."""
+    if _is_starting(db, room_id, act):
+        rooms.set_setting(db, _CONCLUSION + room_id, "started")
+
+
+def release_conclusion(db: RoomsDatabase, room_id: RoomId, act: str) -> None:
+    """Note that no agent was started after all by this act."""
+    if _is_starting(db, room_id, act):
+        rooms.set_setting(db, _CONCLUSION + room_id, None)
+
+
+def _is_starting(db: RoomsDatabase, room_id: RoomId, act: str) -> bool:
+    # The room may have been reopened since, and have another act.
+    value = rooms.setting(db, _CONCLUSION + rooms.lock(db, room_id).id)
+    return value is not None and value.startswith(f"{_STARTING}{act} ")
+
+
+def is_conclusion_started(db: RoomsDatabase, room_id: RoomId) -> bool:
     """Whether an agent was started to conclude this room."""
-    return rooms.setting(db, _conclusion_claim(room_id)) is not None
+    value = rooms.setting(db, _CONCLUSION + room_id)
+    return value is not None and not value.startswith(_STARTING)
 
 
-def release_conclusion(db: RoomsDatabase, room_id: RoomId) -> None:
-    """Note that no agent was started after all."""
-    rooms.set_setting(db, _conclusion_claim(rooms.lock(db, room_id).id), None)
-
-
-def _conclusion_claim(room_id: RoomId) -> str:
-    return f"rooms/conclude/{room_id}"
+def conclusions_starting(db: RoomsDatabase) -> tuple[Room, ...]:
+    """Return the rooms for which an agent is being started, perhaps by a server that has ended."""
+    found = rooms.settings_with_prefix(db, _CONCLUSION)
+    starting = [rooms.get(db, id) for id, value in found.items() if value.startswith(_STARTING)]
+    return tuple(filter(None, starting))
 
 
 def reopen(
@@ -221,7 +271,7 @@ def reopen(
     if not room.is_closed:
         return _resume(db, room, author, why, now, act)
     room, messages = announce(db, room, act, RoomEvent.REOPENED, now, by=author.name, **why)
-    rooms.set_setting(db, _conclusion_claim(room.id), None)
+    rooms.set_setting(db, _CONCLUSION + room.id, None)
     room = rooms.set_room(db, room.id, status=RoomStatus.ACTIVE, closed_at=None, **_COUNTS_AGAIN)
     return Written(room, room, messages)
 

@@ -320,6 +320,13 @@ def test_a_setting_is_set_and_removed(room_db: RoomsDatabase) -> None:
     assert rooms.setting(room_db, "public_url") is None
 
 
+def test_settings_are_found_by_the_beginning_of_their_names(room_db: RoomsDatabase) -> None:
+    for name in ("rooms/a", "rooms/b", "rooms", "Rooms/c"):
+        rooms.set_setting(room_db, name, f"value of {name}")
+    assert rooms.settings_with_prefix(room_db, "rooms/") == {"a": "value of rooms/a", "b": "value of rooms/b"}
+    assert rooms.settings_with_prefix(room_db, "rooms_") == {}
+
+
 # --- looks through all rooms -----------------------------------------------------------------------------------------
 
 
@@ -642,7 +649,7 @@ CALLS: dict[str, Any] = {
 CROSSING: dict[str, Any] = {
     "setting": lambda db, n: rooms.setting(db, "x"),
     "set_setting": lambda db, n: (rooms.set_setting(db, "x", str(n)), rooms.set_setting(db, "x", None)),
-    "claim": lambda db, n: rooms.claim(db, f"act {n}"),
+    "settings_with_prefix": lambda db, n: rooms.settings_with_prefix(db, "x" * n),
     "list_rooms": lambda db, n: (
         rooms.list_rooms(db, status=None, limit=5 + n),
         rooms.list_rooms(db, status=RoomStatus.ACTIVE, limit=5 + n, before=(NOW, ROOM)),

@@ -537,7 +537,7 @@ async def test_waits_end_and_teams_are_dropped_after_a_read_failed(server: Virtu
     assert (await waiting()).messages == ()
     assert await alex.status_of("Kim's Team") is Presence.DISCONNECTED
     found = (await kim.service.access.ask(RoomId(kim.id), ReadRoster())).teams
-    assert [each.dropped_at is not None for each in found] == [False, True]
+    assert {each.team_name for each in found if each.dropped_at is not None} == {"Kim's Team"}
 
 
 @ROOMS
@@ -915,7 +915,7 @@ async def test_a_start_of_a_conclusion_agent_that_was_cut_off_is_repeated(
     for _ in range(3):
         await server.later(2)
     before = started.tasks
-    assert (started.crash, len(before)) == (None, is_started)
+    assert len(before) == is_started
     # The convener may ask once more, which starts no second agent.
     await alex.service.join(JoinSession(alex.id, "Alex's Team", alex.token), alex.caller)
     await alex.service.leave(leave, alex.caller)

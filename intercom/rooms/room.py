@@ -78,6 +78,9 @@ TICK_SECONDS = 1.0
 IDLE_SECONDS = 60.0
 #: The interval at which it is recorded how far teams have read, in seconds.
 SEEN_SECONDS = 2.0
+#: How old the roster may be by which a call that reads is let in, in seconds, if other nodes can change it. They record
+#: no oftener what they see.
+ROSTER_SECONDS = SEEN_SECONDS
 
 #: A team's id, as all teams see it. Its token is longer.
 _TEAM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -132,10 +135,12 @@ class RoomActor(Actor):
         super().__init__()
         self.id = id
         self._deps = deps
+        self._has_nodes = deps.store.dialect is Dialect.POSTGRESQL
         self._room: Room
         self._teams: dict[TeamId, Team] = {}
         #: Whether `_teams` lacks a change, because the database did not answer after it.
         self._is_roster_old = False
+        self._followed_at = -math.inf
         #: The end of the feed, without gaps up to `_room.last_sequence`.
         self._tail: deque[Message] = deque(maxlen=TAIL)
         self._waiters: dict[str, Waiter] = {}
@@ -191,6 +196,7 @@ class RoomActor(Actor):
             case AddPost():
                 return await self._add(message)
             case Identify():
+                await self._follow_nodes()
                 return await self._team(message.token)
             case ReadRoster():
                 return await self._roster(message)
@@ -221,9 +227,18 @@ class RoomActor(Actor):
             raise _no_secret() if _TEAM_ID.fullmatch(token) else not_a_member()
         return team
 
+    async def _follow_nodes(self) -> None:
+        """Read the teams again if other nodes may have changed them. Writes do without: their transaction looks."""
+        now = trio.current_time()
+        if self._has_nodes and now - self._followed_at >= ROSTER_SECONDS:
+            self._followed_at = now
+            await self._reread_teams()
+
     async def _read_teams(self) -> None:
-        found = await self._deps.store.read(partial(rooms.members, room_id=self.id))
-        self._teams = {team.team_id: self._latest(team) for team in found}
+        self._take_over(await self._deps.store.read(partial(rooms.members, room_id=self.id)))
+
+    def _take_over(self, teams: Iterable[Team]) -> None:
+        self._teams = {team.team_id: self._latest(team) for team in teams}
         self._is_roster_old = False
 
     async def _reread_teams(self) -> None:
@@ -247,8 +262,19 @@ class RoomActor(Actor):
         return team
 
     async def _roster(self, asked: ReadRoster) -> Roster:
-        await (self._reread_teams() if asked.or_known else self._read_teams())
-        return Roster(self._room, tuple(self._teams.values()), frozenset(self._polling))
+        def read(db: RoomsDatabase) -> tuple[Room, tuple[Team, ...]]:
+            # Another node may have changed the room since the last message that is known here.
+            return rooms.get(db, self.id) or self._room, rooms.members(db, self.id)
+
+        room = self._room
+        try:
+            room, teams = await self._deps.store.read(read)
+            self._take_over(teams)
+        except STORE_FAULTS:
+            self._is_roster_old = True
+            if not asked.or_known:
+                raise
+        return Roster(room, tuple(self._teams.values()), frozenset(self._polling))
 
     async def _record_seen(self) -> None:
         """Record how far teams have read. What cannot be recorded now is tried again."""
@@ -263,6 +289,7 @@ class RoomActor(Actor):
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def _wait(self, asked: Wait) -> Page | None:
+        await self._follow_nodes()
         team = await self._team(asked.token)
         if team.dropped_at is not None:
             await self._change(partial(changes.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now()))
@@ -516,7 +543,7 @@ class RoomActor(Actor):
         """End the waits whose time is over, and look after teams; or stop if the room is idle."""
         now = trio.current_time()
         self._answer_waiters(lambda waiter: waiter.until <= now)
-        if self._viewers and self._deps.store.dialect is Dialect.POSTGRESQL:
+        if self._viewers and self._has_nodes:
             # Other nodes tell of messages, but neither of a new document nor of teams that poll there.
             await self._read_newer()
             self._is_roster_old = True
@@ -535,9 +562,13 @@ class RoomActor(Actor):
             self.stop()
 
     def _see_polling(self) -> None:
-        """Note that teams with a long wait are here, before other nodes take them for gone."""
+        """Note that teams with a long wait are here, before other nodes take them for idle, or a later run for gone."""
         thresholds, now = self._deps.thresholds(), self._deps.now()
-        limit = now - timedelta(seconds=thresholds.disconnected_seconds / 3)
+        seconds = thresholds.disconnected_seconds / 3
+        if self._has_nodes:
+            # There, only what is recorded says that the team is active.
+            seconds = min(seconds, thresholds.active_seconds / 2)
+        limit = now - timedelta(seconds=seconds)
         for id in self._polling:
             team = self._teams.get(id)
             if team is not None and team.last_seen_at < limit:

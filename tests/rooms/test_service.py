@@ -16,12 +16,12 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, RoomsSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, DatabaseError, InvalidArguments, InvalidState, NotFound
-from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole
+from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole, team_of
 from intercom.model.room_view import RoomNews
-from intercom.rooms import changes, instructions, room
+from intercom.rooms import changes, instructions, room, roster
 from intercom.rooms.concluder import AGENTS
-from intercom.rooms.messages import ReadRoster, Watch, room_name
-from intercom.rooms.room import IDLE_SECONDS, PAGE, TAIL
+from intercom.rooms.messages import Identify, ReadRoster, Watch, room_name
+from intercom.rooms.room import IDLE_SECONDS, PAGE, ROSTER_SECONDS, TAIL
 from intercom.rooms.service import RoomService
 from intercom.rooms.tools.directory import CreateSession, ListSessions, SearchSessions
 from intercom.rooms.tools.document import AppendToSessionDoc, ReadSessionDoc, UpdateSessionDoc
@@ -36,7 +36,8 @@ from intercom.rooms.tools.feed import (
 from intercom.rooms.tools.membership import JoinSession, LeaveSession, ListParticipants
 from intercom.rooms.tools.metadata import ConcludeSession, GetSession, ReopenSession, UpdateSessionMetadata
 from intercom.rooms.tools.tool import RoomCaller
-from intercom.store.room_database import RoomsDatabase
+from intercom.store import rooms
+from intercom.store.room_database import Dialect, RoomsDatabase
 from tests.agents.in_process import spoken_to
 from tests.support.virtual_server import Pending, VirtualServer
 
@@ -510,6 +511,66 @@ async def test_a_dismissed_card_does_not_come_back_and_the_room_stays_paused(ser
     await server.decide(card.id, Decision.DISMISS)
     assert await server.app.service.pending() == ()
     assert (await refused(lambda: alex.post("thank you"))).room_code is RoomErrorCode.SESSION_PAUSED
+
+
+# --- other nodes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[object]]:
+    """Changes a room as another node does that shares the database with this one."""
+    assert server.app.rooms is not None
+    store = server.app.rooms.store
+    monkeypatch.setattr(store, "dialect", Dialect.POSTGRESQL)
+
+    async def change(room: InRoom, work: Callable[..., changes.Written[object]], **more: object) -> object:
+        more = {"room_id": room.id, "now": server.now(), "act": str(uuid.uuid4())} | more
+        return (await store.transact(room.id, partial(work, **more))).answer
+
+    return change
+
+
+@ROOMS
+async def test_a_roster_shows_the_room_as_other_nodes_have_changed_it(
+    server: VirtualServer, elsewhere: Callable[..., Awaitable[object]]
+) -> None:
+    """Their pause was not shown, and their messages were not among the unread ones."""
+    alex = await create(server)
+    await alex.wait(0, 0)
+    await elsewhere(alex, changes.pause, author=changes.person("ann"), reason="lunch")
+    shown = await alex.service.people.show(alex.id)
+    assert (shown.room.paused_by, shown.room.last_sequence) == ("ann", 1)
+    found = await alex.service.participants(ListParticipants(alex.id, alex.token), alex.caller)
+    assert [each.unread for each in found.participants] == [1]
+
+
+@ROOMS
+async def test_a_team_that_waits_is_active_on_other_nodes_too(
+    server: VirtualServer, elsewhere: Callable[..., Awaitable[object]]
+) -> None:
+    alex = await create(server)
+    thresholds = alex.service.thresholds()
+    waiting = alex.begin_wait(None, 50)
+    for _ in range(24):
+        await server.later(2)
+        team = await alex.service.store.read(partial(rooms.team, room_id=alex.id, team_id=team_of(alex.token)))
+        assert team is not None
+        assert roster.presence(team, server.now(), thresholds, polling=False) is Presence.ACTIVE
+    assert waiting.outcome is None
+
+
+@ROOMS
+async def test_a_team_that_left_at_another_node_reads_nothing_any_more(
+    server: VirtualServer, elsewhere: Callable[..., Awaitable[object]]
+) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    assert await kim.events() == ["team_joined"]
+    team = await kim.service.access.ask(RoomId(kim.id), Identify(kim.token))
+    await elsewhere(kim, changes.leave, author=changes.team_author(team), rules=kim.service.rules())
+    await server.later(ROSTER_SECONDS)
+    assert (await refused(kim.events)).room_code is RoomErrorCode.UNAUTHORIZED
+    assert (await refused(lambda: kim.wait(0, 0))).room_code is RoomErrorCode.UNAUTHORIZED
 
 
 # --- a database that does not answer ---------------------------------------------------------------------------------

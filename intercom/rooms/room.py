@@ -486,7 +486,7 @@ class RoomActor(Actor):
                     f"this team may post {self._deps.posts_per_minute()} messages a minute: post again in {wait:.0f} s",
                     retry_after=math.ceil(wait),
                 )
-            self._saw(team, 0)
+            # That the team posts is no sign that it is here: its waits alone are.
             post = evolve(post, author=changes.Author(team, team.team_name, team.role))
         self._posts.append((post, self.defer()))
         if not self._flushing:

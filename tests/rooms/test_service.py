@@ -672,6 +672,22 @@ async def test_a_silent_team_is_dropped_and_comes_back_with_its_next_wait(server
 
 
 @ROOMS
+async def test_a_team_that_posts_and_never_waits_is_dropped(server: VirtualServer) -> None:
+    """It was never dropped; one that was, and posted, was active again, and the feed did not say so."""
+    alex = await create(server)
+    kim = await join(alex)
+    for number in range(17):
+        await server.later(4)
+        await kim.wait(0, 0)
+        await alex.post(f"message {number}")
+    assert "team_dropped" in await kim.events()
+    assert await kim.status_of("Alex's Team") is Presence.DISCONNECTED
+    await alex.wait(0, 0)
+    assert (await kim.events())[-1] == "team_rejoined"
+    assert await kim.status_of("Alex's Team") is Presence.ACTIVE
+
+
+@ROOMS
 async def test_a_team_that_left_is_let_in_again_by_its_token_only(server: VirtualServer) -> None:
     alex = await create(server)
     kim = await join(alex)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from attrs import evolve, frozen
@@ -63,6 +63,7 @@ from intercom.store.client import STORE_FAULTS, StoreUnavailable
 from intercom.store.room_database import Dialect, RoomsDatabase, RoomStore
 from intercom.store.rooms import Seen
 
+R = TypeVar("R")
 log = logging.getLogger("intercom.rooms")
 
 #: The messages of one page, and those that the actor keeps in memory.
@@ -201,9 +202,7 @@ class RoomActor(Actor):
             case ReadRoster():
                 return await self._roster(message)
             case Change():
-                written = await self._deps.store.transact(self.id, message.work)
-                await self._written(written)
-                return written.answer
+                return await self._change(message.work)
             case _:
                 raise TypeError(f"a room does not understand {type(message).__name__}")
 
@@ -292,8 +291,9 @@ class RoomActor(Actor):
         await self._follow_nodes()
         team = await self._team(asked.token)
         if team.dropped_at is not None:
-            await self._change(partial(changes.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now()))
-            team = self._teams[team.team_id]
+            work = partial(changes.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now())
+            # Of a reader the feed says nothing, so the roster is not read again for it.
+            team = self._teams[team.team_id] = self._latest(await self._change(work))
         if asked.since is not None and asked.since > self._room.last_sequence:
             # The team may have it from another node, and this one has not heard of it yet.
             await self._catch_up()
@@ -401,8 +401,10 @@ class RoomActor(Actor):
 
     # --- the feed ----------------------------------------------------------------------------------------------------
 
-    async def _change(self, work: Callable[[RoomsDatabase], Written[Any]]) -> None:
-        await self._written(await self._deps.store.transact(self.id, work))
+    async def _change(self, work: Callable[[RoomsDatabase], Written[R]]) -> R:
+        written = await self._deps.store.transact(self.id, work)
+        await self._written(written)
+        return written.answer
 
     async def _written(self, written: Written[Any]) -> None:
         """Take over what a transaction of this node has written."""

@@ -688,6 +688,27 @@ async def test_a_team_that_posts_and_never_waits_is_dropped(server: VirtualServe
 
 
 @ROOMS
+async def test_a_dropped_reader_that_polls_again_is_known_to_be_back(server: VirtualServer) -> None:
+    """The feed does not say so: each of its waits recorded once more, under the room's lock, that it is back."""
+    alex = await create(server)
+    await alex.conclude()
+    kim = await join(alex)
+    await alex.service.reopen(ReopenSession(alex.id, alex.token, "one bug left"), alex.caller)
+
+    async def dropped() -> set[str]:
+        """The names of the teams that the room's actor takes for dropped."""
+        found = await alex.service.access.ask(RoomId(alex.id), Watch(2, None, 0, "look"))
+        return {each.team_name for each in found.teams if each.dropped_at is not None}
+
+    for _ in range(17):
+        await alex.wait(2, 0)
+        await server.later(4)
+    assert await dropped() == {"Kim's Team"}
+    await kim.wait(2, 0)
+    assert await dropped() == set()
+
+
+@ROOMS
 async def test_a_team_that_left_is_let_in_again_by_its_token_only(server: VirtualServer) -> None:
     alex = await create(server)
     kim = await join(alex)

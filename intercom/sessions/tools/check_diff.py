@@ -11,7 +11,8 @@ comes later, recovery finishes the apply.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from intercom.model.errors import (
     AlreadyConsumed,
     AlreadyDecided,
     ApplyStuck,
+    DatabaseError,
     DiffError,
     IntercomError,
     InvalidState,
@@ -47,6 +49,7 @@ from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
 from intercom.store.apply_journal import Entry, JournalState, journal
+from intercom.store.client import StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.outbox import Content
 from intercom.store.requests import approvals
@@ -59,7 +62,8 @@ from intercom.workspace.transaction import Step
 DESCRIPTION = """\
 Write a change once check_clearance says that it is "approved": exactly that, all of its files or none. Only \
 "applied" means that it is written.
-Read the files again before you continue. On anything else nothing was written:
+Read the files again before you continue. On anything else nothing was written, except perhaps on "unavailable" (call \
+again with the same request_id) and "apply_stuck" (a person decides):
 - patch_conflict: the file has changed since; make a new proposal. With force, a person is asked whether to write an \
 approved whole file over it, and the call waits for the answer: "rejected" and "timeout" mean no, "pending" means to \
 call again with only that request_id.
@@ -75,8 +79,9 @@ _NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose
 @frozen
 class CheckDiff(ToolRequest[Opened["ApplyAnswer"]]):
     """Write an approved change to disk. Refused with the errors of check_diff; then nothing was written, except with
-    `apply_stuck`, which an operator was told. `force` is for a whole file that has changed since. A person is then
-    asked: await that request, and ask this again with its id."""
+    `apply_stuck`, which an operator was told. If the session goes down meanwhile (`Down`), the change is written, or
+    will be, or not: ask again. `force` is for a whole file that has changed since. A person is then asked: await that
+    request, and ask this again with its id."""
 
     request_id: str = field(
         metadata=doc("The id that check_clearance gave with its approval.", min_length=1, most=limits.NAME)
@@ -127,9 +132,13 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
         session.trusted(request)
         if used is not None:
             raise session.refuse(request, used)
+        if entry is not None and entry.state is JournalState.STAGING:
+            # An earlier call ended before its commit: nothing is in place, and perhaps not all was staged.
+            entry = await _abandon(session, entry, "an earlier call ended before the change was committed")
         again = entry is not None
         if entry is not None and entry.state is JournalState.STUCK:
-            entry = await _retry_stuck(session, entry)
+            with _left_to_recovery():
+                entry = await _retry_stuck(session, entry)
         if entry is None or entry.state is JournalState.ABANDONED:
             try:
                 entry = await _plan_and_commit(session, request, asked.call)
@@ -145,7 +154,8 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 if used is not None:
                     raise session.refuse(request, used) from None
                 entry = await _plan_and_commit(session, request, asked.call)
-        answer = await _carry_through(session, entry, asked.call, again=again)
+        with _left_to_recovery():
+            answer = await _carry_through(session, entry, asked.call, again=again)
     return Opened(request.id, session.answered(asked.call, answer, own=request.id))
 
 
@@ -234,14 +244,26 @@ async def _plan_and_commit(session: SessionActor, request: ApprovalRequest, call
     )
     if not await session.transact(_begin, entry=entry):
         raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
-    try:
-        await trio.to_thread.run_sync(transaction.stage, root, steps, plan.contents.get)
-    except (IntercomError, OSError) as failed:
-        await _abandon(session, entry, str(failed))
-        raise _readable(failed) from failed
-    await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
+    with _left_to_recovery():
+        try:
+            await trio.to_thread.run_sync(transaction.stage, root, steps, plan.contents.get)
+        except (IntercomError, OSError) as failed:
+            await _abandon(session, entry, str(failed))
+            raise _readable(failed) from failed
+        entry = await _advance(session, entry, JournalState.COMMITTED)
     crash_points.reach("journal.committed")
     return entry
+
+
+@contextmanager
+def _left_to_recovery() -> Iterator[None]:
+    """Raise StoreUnavailable instead of DatabaseError. In this block an apply is recorded and not finished, and files
+    may have changed. The refusal would say that nothing was written. Instead the session actor crashes, and `recover`
+    finishes the apply when it starts again, as soon as the database can be written."""
+    try:
+        yield
+    except DatabaseError as failed:
+        raise StoreUnavailable(f"{failed}; the apply is finished, or undone, as soon as that is possible") from failed
 
 
 async def _check_decision(session: SessionActor, request: ApprovalRequest) -> None:
@@ -341,16 +363,19 @@ async def _carry_through(
 ) -> ApplyAnswer:
     """Finish a committed apply; idempotent. `call` names the call that gets the answer, in addition to the one that
     began the apply. `again` says that the journal was read back: then the policy checks its own approval once more.
-    Raises ApplyStuck if files are neither in the state before nor in the state after."""
+    Raises ApplyStuck if files are neither in the state before nor in the state after, and InvalidState for an apply
+    that is not committed: a crash among its files would leave some of them."""
     root = Path(entry.workspace_root)
+    request = await session.transact(_committed, entry)
     try:
-        request = await session.transact(_request, entry)
         steps = _check_steps(session, request, entry)
         if again:
             if (refusal := await _policy_refusal(session, request)) is not None:
                 raise RecordMismatch(refusal)
             await trio.to_thread.run_sync(_check_shown_of_rest, root, request, steps)
         await trio.to_thread.run_sync(transaction.roll_forward, root, steps)
+    except DatabaseError:
+        raise
     except (IntercomError, OSError) as failed:
         await _stop(session, entry, str(failed))
         raise ApplyStuck(
@@ -388,15 +413,21 @@ def _applied(answer: ApplyAnswer) -> str:
 
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
-    await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
+    entry = await _advance(session, entry, JournalState.COMMITTED)
     request = await session.transact(_request, entry)
     session.deps.card_router.tell(evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
 
-async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
+async def _abandon(session: SessionActor, entry: Entry, why: str) -> Entry:
     await _discard(entry)
-    await session.transact(_advance, entry=entry, to=JournalState.ABANDONED, note=why)
+    return await _advance(session, entry, JournalState.ABANDONED, why)
+
+
+async def _advance(session: SessionActor, entry: Entry, to: JournalState, note: str | None = None) -> Entry:
+    """Move an entry to another state. Returns it as it is then; raises as `_move`."""
+    await session.transact(_move, entry, to, note)
+    return evolve(entry, state=to, note=note or entry.note)
 
 
 async def _discard(entry: Entry) -> None:
@@ -458,7 +489,7 @@ def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: 
 
 
 def _record_abandoned(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
-    _advance(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
+    _move(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
     if session.record_decision(db, verdict):
         session.record(
             db,
@@ -478,25 +509,41 @@ def _record_orphan(db: Database, session: SessionActor, entry: Entry, why: str) 
 
 
 def _begin(db: Database, entry: Entry) -> bool:
-    """Record the apply. Also True if this very entry was recorded before and the writer crashed before it answered."""
+    """Record the apply. Also True if this very entry was recorded before and the writer crashed before it answered.
+    Raises InvalidState (not_approved) if the approval has lapsed meanwhile: once it is recorded, it does not."""
+    _check_state(_request(db, entry))
     if journal.begin(db, entry):
         return True
     found = journal.get(db, entry.request_id)
     return found is not None and (found.state, found.call, found.at) == (entry.state, entry.call, entry.at)
 
 
-def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> None:
+def _move(db: Database, entry: Entry, to: JournalState, note: str | None = None) -> bool:
+    """Move an entry from the state that it has here to another one. Returns False if it was moved before: the writer
+    crashed between its commit and its answer. Raises InvalidState if it is in a third state."""
+    if journal.advance(db, entry.request_id, entry.state, to, **not_none(note=note)):
+        return True
     current = journal.get(db, entry.request_id)
-    if current is not None and current.state is to:
-        # Moved already: the writer crashed between its commit and its answer.
-        return
-    if current is None or not journal.advance(db, entry.request_id, current.state, to, **not_none(note=note)):
+    if current is None or current.state is not to:
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
+    return False
 
 
 def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> ApprovalRequest:
-    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note=note)
-    session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
+    if _move(db, entry, JournalState.STUCK, note):
+        session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
+    return _request(db, entry)
+
+
+def _committed(db: Database, entry: Entry) -> ApprovalRequest:
+    """Return the request of a committed apply. Raises InvalidState for one in another state."""
+    current = journal.get(db, entry.request_id)
+    if current is None or current.state is not JournalState.COMMITTED:
+        state = "gone" if current is None else current.state.value
+        raise InvalidState(
+            f"the apply of request {entry.request_id} is {state} and not committed, so nothing was written;"
+            " call check_diff again"
+        )
     return _request(db, entry)
 
 
@@ -521,7 +568,9 @@ def _finish(
     is_new = approvals.consume(db, entry.request_id, now)
     if is_new:
         approvals.mark_delivered(db, entry.request_id, now)
-        journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
+        if not journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE):
+            # Not a refusal, which would say that nothing was written.
+            raise RuntimeError(f"the apply of request {entry.request_id} was carried through and is not committed")
         for name in {entry.call, call} - {None}:
             session.record_answer(db, str(name), "check_diff", answer)
         paths = [one.path for one in answer.files_written]

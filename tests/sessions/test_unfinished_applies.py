@@ -1,0 +1,105 @@
+"""An apply that was begun and not finished: it ends whole or not at all, and people and agents are told which."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intercom.model.card import CardKind
+from intercom.model.decision import Decision
+from intercom.model.errors import DatabaseError, InvalidState
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.store.apply_journal import Entry, JournalState, journal
+from intercom.store.writer_messages import Database, Transact
+from intercom.workspace import transaction
+from tests.support.virtual_server import AgentClient, VirtualServer
+
+
+async def approved(server: VirtualServer, agent: AgentClient, path: str = "a.txt") -> str:
+    """The id of a change that a person has approved."""
+    id = (await agent.propose(path)).request_id
+    await server.decide(id, Decision.APPROVE)
+    return id
+
+
+async def apply(agent: AgentClient, id: str) -> str:
+    """How a call of check_diff is answered."""
+    answered = (await agent.ask(CheckDiff(id))).answered
+    assert answered is not None
+    status: str = answered.answer.status
+    return status
+
+
+async def state_of(server: VirtualServer, id: str) -> JournalState | None:
+    entry = await server.ask("store", Transact(lambda db: journal.get(db, id)))
+    return None if entry is None else entry.state
+
+
+async def cut_short(server: VirtualServer, agent: AgentClient, root: Path, id: str) -> None:
+    """Leave what a call leaves that ended before it staged anything."""
+    step = transaction.Step("a.txt", "none", "file:0:0")
+    steps = transaction.to_text(transaction.prepare(root, id, [step], None))
+    entry = Entry(id, agent.session_id, str(root), JournalState.STAGING, steps, server.now())
+    await server.ask("store", Transact(lambda db: journal.begin(db, entry)))
+
+
+async def test_an_apply_that_was_cut_short_before_its_commit_is_begun_again(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    id = await approved(server, agent)
+    await cut_short(server, agent, root, id)
+    assert await apply(agent, id) == "applied"
+    assert (root / "a.txt").read_text() == "a\n"
+    assert await state_of(server, id) is JournalState.DONE
+    assert not [card for card in server.operator.cards if card.kind is CardKind.APPLY]
+
+
+@pytest.mark.parametrize("to", [JournalState.COMMITTED, JournalState.DONE])
+async def test_a_database_that_cannot_be_written_does_not_refuse_an_apply_that_was_begun(
+    server: VirtualServer, agent: AgentClient, root: Path, monkeypatch: pytest.MonkeyPatch, to: JournalState
+) -> None:
+    """The agent was told that nothing was written, whatever was."""
+    advance = journal.advance
+    # The end is tried again by the session that starts again, and before the commit nothing is left to do.
+    left = [to] if to is JournalState.COMMITTED else [to, to]
+
+    def advance_once_there_is_space(db: Database, id: str, now: Any, then: JournalState, **columns: object) -> bool:
+        if then is to and left:
+            left.pop()
+            raise DatabaseError("the disk is full, nothing was written")
+        return advance(db, id, now, then, **columns)
+
+    id = await approved(server, agent)
+    monkeypatch.setattr(journal, "advance", advance_once_there_is_space)
+    async with server.restarting():
+        assert await apply(agent, id) == "applied"
+    assert not left
+    assert (root / "a.txt").read_text() == "a\n"
+    assert await state_of(server, id) is JournalState.DONE
+    assert [entry.kind for entry in await server.app.service.audit(50)].count("applied") == 1
+
+
+async def test_an_approval_that_lapses_while_its_change_is_planned_is_not_begun(
+    server: VirtualServer, agent: AgentClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown as an apply that stopped half-way."""
+    prepare = transaction.prepare
+
+    def prepare_when_it_lapses(*given: Any) -> Any:
+        with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+            db.execute("update approval_request set status = 'expired'")
+            db.commit()
+        return prepare(*given)
+
+    id = await approved(server, agent)
+    monkeypatch.setattr(transaction, "prepare", prepare_when_it_lapses)
+    with pytest.raises(InvalidState, match="is expired, not approved"):
+        await apply(agent, id)
+    assert await state_of(server, id) is None
+    assert os.listdir(root) == []
+    assert not [card for card in server.operator.cards if card.kind is CardKind.APPLY]

@@ -168,6 +168,12 @@ class WorkspaceRefused(IntercomError):
     code = "workspace_refused"
 
 
+class NotStarted(IntercomError):
+    """The actors of a session do not start. Other sessions are not affected."""
+
+    code = "unavailable"
+
+
 class SpawnFailed(IntercomError):
     code = "spawn_failed"
 

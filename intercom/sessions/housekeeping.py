@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from attrs import define, frozen
 
 from actors import Actor, Info, Name, NotRunning, Refused
 from intercom.model.card import Card, Notice
-from intercom.model.errors import DatabaseError, IntercomError
+from intercom.model.errors import DatabaseError, IntercomError, NotStarted
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.lookups import UNANSWERED, ask_session
@@ -113,8 +114,10 @@ class Housekeeper(Actor):
                 count = len(ended)
                 for id in await self._ask(partial(sessions.abandoned_before, cutoff=before, limit=_AT_ONCE)):
                     why = f"its agent has been away for {away}"
-                    if await ask_session(self.system, id, EndAbandoned(before, why)):
-                        ended.append(id[:8])
+                    # One that cannot be started must not keep the others from ending.
+                    with suppress(NotStarted):
+                        if await ask_session(self.system, id, EndAbandoned(before, why)):
+                            ended.append(id[:8])
         except (IntercomError, Refused, *UNANSWERED) as failed:
             log.warning("sessions whose agents are away could not be ended for now: %s", failed)
         if ended:

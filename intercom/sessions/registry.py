@@ -12,17 +12,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from actors import Actor, Backoff, ChildSpec, DownEvent, Name, Refused, Reply, Restart, Strategy, Supervisor, System
+from actors import (
+    Actor,
+    Backoff,
+    ChildSpec,
+    DownEvent,
+    Name,
+    Refused,
+    Reply,
+    Restart,
+    StartFailed,
+    Strategy,
+    Supervisor,
+    System,
+)
 from intercom.local import shim_process
 from intercom.model import crash_points
 from intercom.model.card import CardKind, Notice
-from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
+from intercom.model.errors import IntercomError, InvalidState, NotFound, NotStarted, Unauthorized
 from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.visible_text import count
@@ -108,12 +122,14 @@ class RunningSessions:
         # The watchers first: a session may wait for its policy, and their supervisor for that session.
         await self.system.next_incarnation(self.watchers, None)
         for root in workspace_roots:
-            await lookups.ensure(self.watchers, self.policy_registry.watcher(root))
+            # One that cannot be started is reported with the sessions that need it.
+            with suppress(StartFailed):
+                await lookups.ensure(self.watchers, self.policy_registry.watcher(root))
         await self.system.next_incarnation(self.supervisors, None)
 
     async def run(self, session: Session, *, is_new: bool = False) -> None:
         """Run a session's actors. The policy watcher first: the session's first proposal needs it. `is_new` as in
-        `session_spec`."""
+        `session_spec`. Raises StartFailed."""
         if self.deps.watcher(session.workspace_root).ref is None:
             await lookups.ensure(self.watchers, self.policy_registry.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
@@ -256,8 +272,8 @@ class Recovery:
 
 def find_recovery(db: Database) -> Recovery:
     """Read the current state."""
-    held = {entry.session_id for entry in journal.unfinished(db)}
-    wanted = {request.session_id for request in requests.pending(db)} | held
+    unfinished = journal.unfinished(db)
+    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in unfinished}
     live = sessions.live(db)
     return Recovery(live, frozenset(wanted), counts(db), sessions.ids(db))
 
@@ -424,6 +440,8 @@ class SessionRegistry(Actor):
         self._with_session: set[str] = set()
         self._running: RunningSessions
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
+        #: Why sessions do not start, by their ids, as people were told.
+        self._not_started: dict[str, str] = {}
 
     def on_start(self) -> None:
         self._running = RunningSessions(
@@ -439,7 +457,8 @@ class SessionRegistry(Actor):
         self._with_session = {each.agent_key for each in found.live if each.agent_key is not None}
         await self._running.take_stock(found.known, {each.workspace_root for each in going})
         for session in going:
-            await self._running.run(session)
+            with suppress(NotStarted):
+                await self._run(session)
         for session in found.live:
             agent = session.agent_key
             if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
@@ -448,8 +467,7 @@ class SessionRegistry(Actor):
         # Connections that came or went while this actor was down are recorded in `Presence`.
         for key in self._presence.leaving():
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
-        for key in self._presence.coming():
-            await self._here(key)
+        await self._all_here(self._presence.coming())
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         if found.wanted and not self._announced:
@@ -479,8 +497,7 @@ class SessionRegistry(Actor):
             case Wanted(session_id):
                 return await self._wanted(session_id)
             case AgentsHere(keys):
-                for key in keys:
-                    await self._here(key)
+                await self._all_here(keys)
             case AgentsGone(keys, for_good):
                 for key in keys:
                     if self._presence.has(key) and not self._presence.connected(key):
@@ -492,6 +509,22 @@ class SessionRegistry(Actor):
             case Sweep():
                 await self._sweep()
         return None
+
+    async def _run(self, session: Session, *, is_new: bool = False) -> None:
+        """Run a session's actors. If they do not start, tell people why, once for each cause, and raise NotStarted."""
+        name = f"session {session.id[:8]} in {session.workspace_root}"
+        try:
+            await self._running.run(session, is_new=is_new)
+        except StartFailed as failed:
+            why = _cause(failed)
+            text = f"{name} cannot be started: {why}; repair that, and its agent can go on within seconds"
+            if self._not_started.get(session.id) != why:
+                self._not_started[session.id] = why
+                log.error("%s", text, exc_info=failed)
+                self._deps.card_router.tell(Notice(text, "error", self._now()))
+            raise NotStarted(text, session_id=session.id) from failed
+        if self._not_started.pop(session.id, None) is not None:
+            self._deps.card_router.tell(Notice(f"{name} was started after all", "info", self._now()))
 
     async def _admit(self, agent: Agent) -> str:
         new = self._new_session(agent)
@@ -505,7 +538,7 @@ class SessionRegistry(Actor):
         self._in_session(session.id, frozenset(self._presence.connections.get(agent.key, ())))
         # With the session's workspace: an agent that was started for a session need not know it.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
-        await self._running.run(session, is_new=is_new)
+        await self._run(session, is_new=is_new)
         if not is_new:
             self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
@@ -550,7 +583,7 @@ class SessionRegistry(Actor):
             partial(hand_over, agent=agent, own=own, chosen=chosen.id, at=self._now())
         )
         crash_points.reach("session.adopted")
-        await self._running.run(session)
+        await self._run(session)
         self.system.named(f"session/{own}").tell(AgentLeft())
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return session.id
@@ -574,7 +607,7 @@ class SessionRegistry(Actor):
         if session is None:
             raise NotFound(f"no session has the id {session_id}")
         self._running.spare(session.id)
-        await self._running.run(session)
+        await self._run(session)
         return session.id
 
     async def _anonymous(self, request_id: str) -> RequestOwner:
@@ -621,7 +654,7 @@ class SessionRegistry(Actor):
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
         self._presence.note_continued(agent.key, session.id)
         self._note(agent)
-        await self._running.run(session)
+        await self._run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
         return RequestOwner(session.id, agent)
 
@@ -632,6 +665,11 @@ class SessionRegistry(Actor):
         await self._running.stop(session_id)
         return True
 
+    async def _all_here(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            with suppress(NotStarted):
+                await self._here(key)
+
     async def _here(self, key: str) -> None:
         if key not in self._with_session and not key.startswith(key_of("")):
             return
@@ -640,7 +678,7 @@ class SessionRegistry(Actor):
             self._presence.note_continued(key, session.id)
             self._in_session(session.id, frozenset(self._presence.connections.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
-            await self._running.run(session)
+            await self._run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
     async def _gone(self, key: str) -> None:
@@ -684,8 +722,16 @@ class SessionRegistry(Actor):
             self.set_timer(Gone(agent.key), GRACE_SECONDS, Gone(agent.key))
 
     async def _sweep(self) -> None:
-        """Stop the actors of sessions that are over or abandoned and hold nothing. They are started again on demand."""
+        """Stop the actors of sessions that are over or abandoned and hold nothing. They are started again on demand.
+        Those that could not be started are tried again."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
+        for id in tuple(self._not_started):
+            try:
+                await self._wanted(id)
+            except NotStarted:
+                continue
+            except NotFound:
+                del self._not_started[id]
         for session in await self._deps.store.transact(spent_anonymous):
             if not self._is_in(session.agent_key):
                 await self._end_if_spent(session.id)
@@ -697,3 +743,13 @@ class SessionRegistry(Actor):
 
     def _now(self) -> datetime:
         return self._deps.now()
+
+
+def _cause(failed: StartFailed) -> str:
+    """Return why a child at the bottom of a tree did not start."""
+    reason: BaseException | None = failed
+    while isinstance(reason, StartFailed):
+        failed, reason = reason, reason.reason
+    if reason is None or isinstance(reason, IntercomError):
+        return str(reason or failed)
+    return f"{type(reason).__name__}: {reason}"

@@ -13,6 +13,7 @@ from intercom.agents.call import Call
 from intercom.model.config import Config
 from intercom.model.decision import Decision
 from intercom.sessions.messages import AwaitDecision, Deliver, Delivery
+from intercom.sessions.registry import SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
@@ -60,6 +61,24 @@ async def test_sessions_are_brought_back_when_what_held_them_falls(
         assert (await agent.propose()).request_id == id
         assert (await agent.propose("b.txt")).answered is None
     assert trio.current_time() - began < 4, "nobody waited for a deadline"
+
+
+async def test_a_session_that_cannot_be_started_keeps_no_other_from_it(server: VirtualServer, root: Path) -> None:
+    one, other = await server.arrive(root, "one"), await server.arrive(root, "other")
+    for agent in (one, other):
+        await agent.propose()
+    inject(server.app.system, f"session/{one.session_id}", RuntimeError("a row cannot be read"), "next start")
+    inject(server.app.system, "sessions", RuntimeError("a fault was asked for"), "now")
+    async with server.restarting():
+        told = await server.operator.notice("cannot be started")
+        assert told.text.startswith(f"session {one.session_id[:8]} in {root} cannot be started: ")
+        assert "RuntimeError: a row cannot be read" in told.text
+        await other.ask(Ping())
+        await server.arrive(root, "third")
+    # It is tried again.
+    await server.later(SWEEP_SECONDS)
+    await server.operator.notice("was started after all")
+    await one.ask(Ping())
 
 
 async def test_a_reception_that_starts_does_not_keep_its_sister_from_starting(

@@ -11,6 +11,7 @@ import pytest
 import trio.testing
 from attrs import evolve
 
+from actors.testing import inject
 from intercom.model.card import CardState
 from intercom.model.config import Config
 from intercom.model.request import PromptType
@@ -178,3 +179,13 @@ async def test_processes_that_are_gone_are_forgotten_while_the_server_runs(serve
     done.communicate(b"\n")
     await server.later(PRUNE_SECONDS)
     assert done.pid not in {key.pid for key in server.app.processes.known().processes}
+
+
+async def test_one_that_cannot_be_started_keeps_no_other_from_ending(server: VirtualServer, root: Path) -> None:
+    one, other = [await server.arrive(root, key) for key in ("one", "other")]
+    server.gone("one", "other", for_good=True)
+    await rounds(server, 6)
+    inject(server.app.system, f"session/{one.session_id}", RuntimeError("a row cannot be read"), "next start")
+    await rounds(server, 2)
+    assert (await stand(server))[other.session_id] is SessionStatus.TERMINATED
+    assert "a row cannot be read" in (await server.operator.notice("cannot be started")).text

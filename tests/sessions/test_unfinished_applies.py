@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
-from intercom.model.errors import DatabaseError, InvalidState
+from intercom.model.errors import DatabaseError, FileError, InvalidState
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.apply_journal import Entry, JournalState, journal
 from intercom.store.writer_messages import Database, Transact
 from intercom.workspace import transaction
-from tests.support.virtual_server import AgentClient, VirtualServer
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
+
+Clock = trio.testing.MockClock
 
 
 async def approved(server: VirtualServer, agent: AgentClient, path: str = "a.txt") -> str:
@@ -82,6 +85,25 @@ async def test_a_database_that_cannot_be_written_does_not_refuse_an_apply_that_w
     assert (root / "a.txt").read_text() == "a\n"
     assert await state_of(server, id) is JournalState.DONE
     assert [entry.kind for entry in await server.app.service.audit(50)].count("applied") == 1
+
+
+async def test_an_apply_is_undone_although_its_files_cannot_be_removed(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session did not start, and no other one either."""
+
+    def read_only(*_given: object) -> None:
+        raise FileError("read-only file system")
+
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = await approved(server, agent)
+        await cut_short(server, agent, root, id)
+    monkeypatch.setattr(transaction, "discard", read_only)
+    async with virtual_server(root.parent, clock) as server:
+        await server.arrive(root)
+        assert await state_of(server, id) is JournalState.ABANDONED
+        assert not [notice for notice in server.operator.notices if notice.level == "error"]
 
 
 async def test_an_approval_that_lapses_while_its_change_is_planned_is_not_begun(

@@ -12,7 +12,7 @@ comes later, recovery finishes the apply.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -431,13 +431,10 @@ async def _advance(session: SessionActor, entry: Entry, to: JournalState, note: 
 
 
 async def _discard(entry: Entry) -> None:
-    """Discard the files that are staged and not in place."""
-    try:
-        steps = _steps(entry)
-    except RecordMismatch:
-        # Nothing says what was staged.
-        return
-    await trio.to_thread.run_sync(transaction.discard, Path(entry.workspace_root), steps)
+    """Discard the files that are staged and not in place, as far as they are known and can be removed. What stays has a
+    name of ours, which is never taken for a file of the workspace."""
+    with suppress(IntercomError):
+        await trio.to_thread.run_sync(transaction.discard, Path(entry.workspace_root), _steps(entry))
 
 
 def _steps(entry: Entry) -> tuple[Step, ...]:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import trio.testing
 
-from intercom.model.card import CardKind
+from intercom.model.card import CardKind, CardState
 from intercom.model.decision import Decision
-from intercom.model.errors import DatabaseError, FileError, InvalidState
+from intercom.model.errors import ApplyStuck, DatabaseError, FileError, InvalidState
+from intercom.sessions.request_kinds import stuck_id
+from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.apply_journal import Entry, JournalState, journal
 from intercom.store.writer_messages import Database, Transact
@@ -104,6 +106,56 @@ async def test_an_apply_is_undone_although_its_files_cannot_be_removed(
         await server.arrive(root)
         assert await state_of(server, id) is JournalState.ABANDONED
         assert not [notice for notice in server.operator.notices if notice.level == "error"]
+
+
+def _stopped(*_given: object) -> None:
+    raise ApplyStuck("a.txt changed in between")
+
+
+async def stuck(server: VirtualServer, agent: AgentClient, id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this apply stop half-way."""
+    with monkeypatch.context() as patched:
+        patched.setattr(transaction, "roll_forward", _stopped)
+        with pytest.raises(ApplyStuck):
+            await apply(agent, id)
+    await server.operator.card(id=stuck_id(id))
+
+
+async def test_a_change_that_a_person_gave_up_is_not_written_afterwards(
+    server: VirtualServer, agent: AgentClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await approved(server, agent)
+    await stuck(server, agent, id, monkeypatch)
+    for _ in range(2):
+        assert (await server.decide(stuck_id(id), Decision.DISMISS, verdict_id="v")).state is CardState.CLOSED
+    with pytest.raises(InvalidState, match="propose the change again") as refused:
+        await apply(agent, id)
+    assert refused.value.error_code == "not_approved"
+    assert not (root / "a.txt").exists()
+    assert (await server.operator.card(id=id, state=CardState.EXPIRED)).note == "given up by kim"
+    # Wanted after all, it is a change like any other.
+    again = (await agent.propose()).request_id
+    assert again != id
+    await server.decide(again, Decision.APPROVE)
+    assert await apply(agent, again) == "applied"
+
+
+async def test_what_a_change_that_was_given_up_replaced_is_not_written_either(
+    server: VirtualServer, agent: AgentClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "a.txt").write_text("old\n")
+    first = (await agent.ask(CheckClearance("change", content="new\n", file_path="a.txt"))).request_id
+    await server.decide(first, Decision.APPROVE)
+    (root / "a.txt").write_text("meanwhile\n")
+    over = (await agent.ask(CheckDiff(first, force=True))).request_id
+    await server.decide(over, Decision.APPROVE)
+    await stuck(server, agent, over, monkeypatch)
+    await server.decide(stuck_id(over), Decision.DISMISS)
+    (root / "a.txt").write_text("old\n")
+    for id in (first, over):
+        with pytest.raises(InvalidState, match="propose the change again"):
+            await apply(agent, id)
+    assert (root / "a.txt").read_text() == "old\n"
 
 
 async def test_an_approval_that_lapses_while_its_change_is_planned_is_not_begun(

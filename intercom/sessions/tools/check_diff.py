@@ -73,6 +73,7 @@ _NOT_OVERWRITTEN_YET = (
     "the file has changed since it was approved, and a person decides whether to write over it; nothing is written:"
     " call check_diff again with this request_id to continue waiting"
 )
+_GIVEN_UP = "given up"
 _NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose against that"
 
 
@@ -160,7 +161,9 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
 
 
 async def give_up(session: SessionActor, asked: Decide) -> Card:
-    """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
+    """Give up an apply that stopped half-way, as a person decided: leave the files as they are, discard the rest, and
+    void the approval, with those that it replaced. If the change is wanted after all, it is proposed again.
+
     The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
     end_of(CardKind.APPLY, asked.verdict.decision)
     request, entry, _ = await session.transact(_look, session, request_kinds.request_of(asked.request_id))
@@ -171,7 +174,10 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     session.deps.signatures.admit(asked.verdict, request_kinds.card_of_stuck(entry, request), session.now())
     async with session.deps.locks.hold(entry.workspace_root):
         await _discard(entry)
-        await session.transact(_record_abandoned, session=session, entry=entry, verdict=asked.verdict)
+        voided = await session.transact(_record_abandoned, session=session, entry=entry, verdict=asked.verdict)
+    session.change(SessionState.drop, (each.id for each in voided))
+    for each in voided:
+        session.show(each, note=f"{_GIVEN_UP} by {asked.verdict.by}")
     card = evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     session.deps.card_router.tell(card)
     return card
@@ -485,8 +491,16 @@ def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: 
     return approvals.get(db, request.id) or request
 
 
-def _record_abandoned(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
-    _move(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
+def _record_abandoned(
+    db: Database, session: SessionActor, entry: Entry, verdict: Verdict
+) -> tuple[ApprovalRequest, ...]:
+    """Record that an apply was given up. Returns the requests that are void with it."""
+    _move(db, entry, JournalState.ABANDONED, f"{_GIVEN_UP} by {verdict.by}")
+    request, now = _request(db, entry), session.now()
+    given_up = (request, *_replaced(db, session, request))
+    for each in given_up:
+        if approvals.void(db, each.id, now):
+            approvals.mark_delivered(db, each.id, now)
     if session.record_decision(db, verdict):
         session.record(
             db,
@@ -497,6 +511,8 @@ def _record_abandoned(db: Database, session: SessionActor, entry: Entry, verdict
             channel=verdict.channel,
             origin=verdict.origin_data,
         )
+    found = (approvals.get(db, each.id) for each in given_up)
+    return tuple(each for each in found if each is not None and each.status is ApprovalStatus.EXPIRED)
 
 
 def _record_orphan(db: Database, session: SessionActor, entry: Entry, why: str) -> None:
@@ -550,6 +566,17 @@ def _request(db: Database, entry: Entry) -> ApprovalRequest:
     return request
 
 
+def _replaced(db: Database, session: SessionActor, request: ApprovalRequest) -> list[ApprovalRequest]:
+    """Return the request that this one replaced, the one that that replaced, and so on. A request of another session is
+    left out: this one was moved from there."""
+    found: list[ApprovalRequest] = []
+    replaced = None if request.replaces is None else approvals.get(db, request.replaces)
+    while replaced is not None and replaced.session_id == session.id:
+        found.append(replaced)
+        replaced = None if replaced.replaces is None else approvals.get(db, replaced.replaces)
+    return found
+
+
 def _finish(
     db: Database,
     session: SessionActor,
@@ -577,14 +604,10 @@ def _finish(
             session.deps.chat.put(db, session.id, line, content)
     # If it was consumed before, the writer crashed between its commit and its answer.
     done = _request(db, entry)
-    others: list[ApprovalRequest] = []
-    replaced = None if done.replaces is None else approvals.get(db, done.replaces)
-    # A request of another session is not touched: this one was moved from there.
-    while replaced is not None and replaced.session_id == session.id:
-        approvals.consume(db, replaced.id, now)
-        approvals.mark_delivered(db, replaced.id, now)
-        others.append(replaced)
-        replaced = None if replaced.replaces is None else approvals.get(db, replaced.replaces)
+    others = _replaced(db, session, done)
+    for each in others:
+        approvals.consume(db, each.id, now)
+        approvals.mark_delivered(db, each.id, now)
     closed = [id for each in (done, *others) for id in approvals.expire_replacing(db, each.id, now)]
     settled = (approvals.get(db, id) for id in (*(each.id for each in others), *closed))
     return done, tuple(each for each in settled if each is not None), is_new

@@ -63,7 +63,7 @@ from intercom.sessions.session.message_handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
-from intercom.store.apply_journal import journal
+from intercom.store.apply_journal import JournalState, journal
 from intercom.store.processes import agent_processes
 from intercom.store.requests import Counts, approvals, counts
 from intercom.store.sessions import stalls
@@ -246,10 +246,12 @@ _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 
 @frozen
 class Recovery:
-    """What an earlier server run left. `live` are the sessions that have not ended, `wanted` the ids of those with
-    pending work, `known` the ids of all sessions."""
+    """What an earlier server run left. `live` are the sessions that have not ended. `cut_short` are those that have,
+    with an apply that is neither done nor undone. `wanted` are the ids of those with pending work, `known` the ids of
+    all sessions."""
 
     live: tuple[Session, ...]
+    cut_short: tuple[Session, ...]
     wanted: frozenset[str]
     counts: Counts
     known: tuple[str, ...]
@@ -257,7 +259,7 @@ class Recovery:
     def going(self) -> tuple[Session, ...]:
         """Return the sessions whose actors are to run; first those with pending work."""
         found = (each for each in self.live if each.status in _UP or each.id in self.wanted)
-        return tuple(sorted(found, key=lambda each: each.id not in self.wanted))
+        return (*self.cut_short, *sorted(found, key=lambda each: each.id not in self.wanted))
 
     def sentence(self) -> str:
         """Describe this to people."""
@@ -275,7 +277,11 @@ def find_recovery(db: Database) -> Recovery:
     unfinished = journal.unfinished(db)
     wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in unfinished}
     live = sessions.live(db)
-    return Recovery(live, frozenset(wanted), counts(db), sessions.ids(db))
+    # A stuck one waits for a person, whose decision starts the session.
+    left = {entry.session_id for entry in unfinished if entry.state is not JournalState.STUCK}
+    found = (sessions.get(db, id) for id in sorted(left - {each.id for each in live}))
+    cut_short = tuple(each for each in found if each is not None)
+    return Recovery(live, cut_short, frozenset(wanted), counts(db), sessions.ids(db))
 
 
 def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:

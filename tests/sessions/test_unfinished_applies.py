@@ -108,6 +108,23 @@ async def test_an_apply_is_undone_although_its_files_cannot_be_removed(
         assert not [notice for notice in server.operator.notices if notice.level == "error"]
 
 
+async def test_an_apply_that_its_session_has_not_outlived_is_finished_by_the_next_server(
+    clock: Clock, root: Path
+) -> None:
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = await approved(server, agent)
+        assert await apply(agent, id) == "applied"
+    with contextlib.closing(sqlite3.connect(root.parent / "intercom.db")) as db:
+        db.execute("update approval_request set status = 'approved', consumed_at = null")
+        db.execute("update apply_journal set state = 'committed'")
+        db.execute("update session set status = 'terminated', terminated_at = created_at")
+        db.commit()
+    async with virtual_server(root.parent, clock) as server:
+        await server.later(0)
+        assert await state_of(server, id) is JournalState.DONE
+
+
 def _stopped(*_given: object) -> None:
     raise ApplyStuck("a.txt changed in between")
 

@@ -17,6 +17,7 @@ from intercom.model.session import Session, SessionStatus
 from intercom.sessions.agent_keys import is_its_own, is_of_process
 from intercom.sessions.messages import Agent, FindEarlier
 from intercom.store import audit, instructions, requests, sessions
+from intercom.store.apply_journal import journal
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals
 from intercom.store.writer_messages import Database
@@ -64,7 +65,7 @@ def choose(
         return session
     mine = sessions.get(db, own)
     assert mine is not None, "its agent was let in just now"
-    if wanted is not None or mine.is_paused or _has_work(db, own):
+    if wanted is not None or mine.is_paused or _has_work(db, mine):
         return mine
     for session in sessions.adoptable(db, agent.workspace, agent.client_name):
         is_free = not is_its_own(session.agent_key) and not has_role(session.id)
@@ -133,21 +134,27 @@ def _has_process(db: Database, session_id: str) -> bool:
     return child is not None and child.state is not AgentProcessState.OVER
 
 
-def _has_work(db: Database, session_id: str) -> bool:
-    session = sessions.get(db, session_id)
+def holds_requests(db: Database, session_id: str) -> bool:
+    """Return whether there is still something to ask this session for: a request that is pending or not delivered, an
+    approval that may still be applied, or an apply that is not finished."""
     return bool(
         requests.pending(db, session_id)
         or requests.undelivered(db, session_id)
-        or (session is not None and session.progress_snapshot)
+        or approvals.is_one_unspent(db, session_id)
+        or any(entry.session_id == session_id for entry in journal.unfinished(db))
     )
+
+
+def _has_work(db: Database, session: Session) -> bool:
+    return bool(session.progress_snapshot) or holds_requests(db, session.id)
 
 
 def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
     """Bind the chosen session to the agent; its own session ends if it holds nothing. Raises InvalidState."""
-    if not _has_work(db, own):
-        mine = sessions.get(db, own)
-        if mine is not None and mine.status is not SessionStatus.TERMINATED:
-            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+    mine = sessions.get(db, own)
+    if mine is not None and mine.status is not SessionStatus.TERMINATED and not _has_work(db, mine):
+        sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+        audit.record(db, at, "session_terminated", own, "agent", f"it held nothing, and its agent took over {chosen}")
     session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
     if session is None:
         raise InvalidState(f"session {chosen} ended just now; continue in your own")

@@ -41,7 +41,14 @@ from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.visible_text import count
 from intercom.sessions import lookups
-from intercom.sessions.adoption import choose, hand_over, note_continued, of_earlier_process, require_going_on
+from intercom.sessions.adoption import (
+    choose,
+    hand_over,
+    holds_requests,
+    note_continued,
+    of_earlier_process,
+    require_going_on,
+)
 from intercom.sessions.agent_keys import ONE_AGENT, is_anonymous, is_of_process
 from intercom.sessions.messages import (
     Admit,
@@ -65,7 +72,7 @@ from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
 from intercom.store.apply_journal import JournalState, journal
 from intercom.store.processes import agent_processes
-from intercom.store.requests import Counts, approvals, counts
+from intercom.store.requests import Counts, counts
 from intercom.store.sessions import stalls
 from intercom.store.writer_messages import Database
 
@@ -220,9 +227,7 @@ def is_anonymous_spent(db: Database, session: Session) -> bool:
     """Return whether this anonymous session holds nothing that can be asked for any more."""
     if session.status not in _OPEN or not is_anonymous(session.agent_key):
         return False
-    held = any(entry.session_id == session.id for entry in journal.unfinished(db))
-    asked = requests.pending(db, session.id) or requests.undelivered(db, session.id)
-    return not held and not asked and not approvals.is_one_unspent(db, session.id)
+    return not holds_requests(db, session.id)
 
 
 def end_anonymous(db: Database, id: str, at: datetime) -> bool:

@@ -13,12 +13,15 @@ from attrs import evolve
 
 from intercom.local import shim_process
 from intercom.model.card import CardKind
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState, Unauthorized
 from intercom.model.process import AgentProcess, AgentProcessState, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Adopt, Agent
+from intercom.sessions.messages import Adopt, Agent, Deliver, Delivery
 from intercom.sessions.registry import RETURN_SECONDS
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.ping import Ping
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import VirtualServer, virtual_server
@@ -51,6 +54,28 @@ async def test_the_session_that_was_given_up_for_another_is_over_and_never_stall
     assert not [card for card in server.operator.cards if card.kind is CardKind.STALL]
     stand = {session.id: session.status for session in await server.app.service.sessions(everything=True)}
     assert stand[new.session_id] is SessionStatus.TERMINATED
+    last = (await server.app.service.audit(1, new.session_id))[-1]
+    assert (last.kind, last.summary) == (
+        "session_terminated",
+        f"it held nothing, and its agent took over {old.session_id}",
+    )
+
+
+async def test_an_agent_with_an_approval_that_it_has_not_applied_keeps_its_session(
+    server: VirtualServer, root: Path
+) -> None:
+    old = await server.arrive(root, "old")
+    await old.propose()
+    await gone(server, "old")
+    new = await server.arrive(root, "new")
+    id = (await new.propose("b.txt")).request_id
+    await server.decide(id, Decision.APPROVE)
+    (late,) = (await new.ask(Ping(call="told"))).late_verdicts
+    await new.ask(Deliver((Delivery("told", (late.request_id,)),)))
+    assert await server.ask("registry", Adopt(new.identity)) == new.session_id
+    assert (await new.ask(CheckDiff(id))).answered.answer.status == "applied"
+    # Then nothing is left in it.
+    assert await server.ask("registry", Adopt(new.identity)) == old.session_id
 
 
 async def test_after_a_restart_an_agent_that_comes_back_finds_its_session_although_another_wanted_it(

@@ -499,6 +499,21 @@ async def test_a_task_is_taken_back_until_an_agent_takes_it(server: VirtualServe
         await desk(server).take_back(card.id, "kim", "ctl")
 
 
+async def test_a_message_that_was_sent_is_not_taken_back_after_a_restart(clock: Clock, root: Path) -> None:
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        card = await steer(server, agent, "one")
+        (instruction,) = (await agent.ask(Ping())).instructions
+        agent.tell(Written((instruction.id,)))
+        await agent.settled()
+    async with virtual_server(root.parent, clock) as server:
+        with pytest.raises(AlreadyDecided, match="may have it"):
+            await desk(server).take_back(card.id, "kim", "ctl")
+        # Should it not have it, it is told again.
+        agent = await server.arrive(root)
+        assert await beat(agent) == ["one"]
+
+
 async def test_instructions_follow_an_agent_into_the_session_it_takes_over(server: VirtualServer, root: Path) -> None:
     old = await server.arrive(root, "old")
     await old.propose()

@@ -259,7 +259,9 @@ def _why_later(session: SessionActor) -> str | None:
 
 def cancel(db: Database, deps: SessionDeps, instruction: Instruction, by: str, channel: str) -> Instruction:
     """Cancel an instruction, as it is in this transaction. Returns it as it is then. Raises AlreadyDecided for one that
-    has reached its agent."""
+    has reached its agent, or that was written to it and may have."""
+    if instruction.is_open and instruction.written_at is not None:
+        raise AlreadyDecided("this message was sent to the agent, which may have it; nothing was changed")
     if not instructions.close(db, (instruction.id,), deps.now()) and instruction.closed_at is None:
         raise AlreadyDecided("the agent has this message already; nothing was changed")
     if instruction.closed_at is None:

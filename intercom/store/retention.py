@@ -10,7 +10,7 @@ from intercom.model import clock
 from intercom.store import audit, rows
 from intercom.store.audit_chain import PRUNED, PURGED
 
-#: A restore that is not over needs its checkpoint and the checkpoint's session.
+#: A restore that is not over needs its checkpoint with its session, and the sessions that it ends and begins.
 _OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
 
 #: Rows that are deleted with their session, in the required order.
@@ -63,7 +63,9 @@ def purge(
         " and journal.state in ('staging', 'committed', 'stuck'))"
         f" and id not in (select checkpoint.session_id from checkpoint, restore where {_OPEN_RESTORE}"
         " and checkpoint.id = restore.checkpoint_id)"
-        f" and id not in (select session_id from restore where {_OPEN_RESTORE}) order by terminated_at, rowid limit ?",
+        f" and id not in (select session_id from restore where {_OPEN_RESTORE})"
+        f" and id not in (select successor_id from restore where {_OPEN_RESTORE})"
+        " order by terminated_at, rowid limit ?",
         (text, limit),
     )
     old = f"({rows.placeholders(ids)})"

@@ -71,14 +71,27 @@ def test_sessions_are_followed_through_their_restores(db: Database) -> None:
 
 @pytest.mark.parametrize("state", RestoreState)
 def test_what_a_restore_that_is_not_over_needs_is_not_purged(db: Database, state: RestoreState) -> None:
-    sessions.insert(db, cases.session("old", status=SessionStatus.TERMINATED, terminated_at=after(-9)))
+    for id in ("old", "s2"):
+        sessions.insert(db, cases.session(id, status=SessionStatus.TERMINATED, terminated_at=after(-9)))
     checkpoints.insert(db, cases.checkpoint("c1", session_id="old", created_at=after(-9)))
     restores.insert(db, restore(session_id="old", state=state, created_at=after(-9)))
     retention.purge(db, NOW, NOW, checkpoints_before=NOW)
     stays = state in WAITING | UNDER_WAY
     assert (checkpoints.line(db, "c1") is not None) == stays
     assert (sessions.get(db, "old") is not None) == stays
+    assert (sessions.get(db, "s2") is not None) == stays, "the one that it began"
     assert (restores.get(db, "r1") is not None) == stays
+
+
+@pytest.mark.parametrize("session_id", ["old", "new"])
+def test_a_session_that_a_restore_ends_or_begins_is_not_abandoned_before_that_is_over(
+    db: Database, session_id: str
+) -> None:
+    sessions.insert(db, cases.session(session_id, status=SessionStatus.INTERRUPTED, updated_at=after(-9)))
+    restores.insert(db, restore(session_id="old", successor_id="new", state=RestoreState.STUCK))
+    assert sessions.abandoned_before(db, NOW, 9) == ()
+    restores.advance(db, "r1", RestoreState.STUCK, RestoreState.GIVEN_UP)
+    assert sessions.abandoned_before(db, NOW, 9) == (session_id,)
 
 
 def test_a_restore_stays_as_long_as_the_session_that_it_made(db: Database) -> None:

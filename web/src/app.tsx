@@ -31,6 +31,7 @@ import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { mayDecide } from "@/model/keys";
 import { oneLine } from "@/model/visible";
+import { Writing, type Field } from "@/model/writing";
 import { inbox, useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
 import { BatchBar, UndoBar } from "@/views/action-bar";
@@ -616,4 +617,39 @@ function useKeys(context: KeyContext): void {
     window.addEventListener("keydown", listen);
     return () => window.removeEventListener("keydown", listen);
   }, []);
+  useEffect(guardWriting, []);
+}
+
+/** Return the text field that this is, or that this is in. */
+function fieldOf(target: EventTarget | null): Field | null {
+  const found = target instanceof Element ? target.closest("input,textarea") : null;
+  if (found === null || found.matches("[type=checkbox],[type=radio]")) return null;
+  return {
+    isOneLine: found.matches("input"),
+    get isConnected() {
+      return found.isConnected;
+    },
+  };
+}
+
+/** Keep what a person types on, after their text field has gone, from everything that takes keys. Returns what ends
+ *  that. Focus that moves by itself changes nothing: a dialog that closes gives it to a button. */
+function guardWriting(): () => void {
+  const writing = new Writing();
+  const end = new AbortController();
+  const options = { capture: true, signal: end.signal };
+  const come = (event: FocusEvent) => {
+    const field = fieldOf(event.target);
+    if (field) writing.isIn(field);
+  };
+  const type = (event: KeyboardEvent) => {
+    if (!writing.typed(event, fieldOf(event.target))) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    inbox.say("info", "what you type does nothing, because its text field has gone: press Escape, or click anywhere");
+  };
+  window.addEventListener("focusin", come, options);
+  window.addEventListener("pointerdown", (event) => writing.isIn(fieldOf(event.target)), options);
+  window.addEventListener("keydown", type, options);
+  return () => end.abort();
 }

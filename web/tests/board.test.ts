@@ -273,6 +273,28 @@ describe("a decision", () => {
     expect(board.deciding[0]?.text).toBe("do it");
   });
 
+  test("whose text is being written waits for the server to come back; a confirmation does not", () => {
+    const card = add({ risk_level: "high" });
+    look(card);
+    board.begin(board.actsFor("reject"), 0);
+    board.disconnected();
+    expect([board.asked?.stage, board.told()]).toEqual(["text", []]);
+    // What the server sends again is the same request.
+    board.replace([card]);
+    expect(board.asked?.stage).toBe("text");
+    board.cancel();
+    board.begin(board.actsFor("approve"), 0);
+    board.disconnected();
+    expect([board.asked, board.told()]).toEqual([null, ["approve left undone, because the server went away"]]);
+  });
+
+  test("whose text another person was writing is forgotten", () => {
+    look(add());
+    board.begin(board.actsFor("reject"), 0);
+    board.forget("nobody is signed in any more");
+    expect([board.asked, board.told()]).toEqual([null, ["reject left undone, because nobody is signed in any more"]]);
+  });
+
   test("that is asked about is left undone if its card closes", () => {
     const card = add({ kind: "prompt", risk_level: null });
     look(card);

@@ -190,6 +190,7 @@ export class Board {
    *  not sent. */
   forget(why: string): void {
     this.disconnected(why);
+    if (this.asked) this.#leaveUndone(this.asked, why);
     this.replace([]);
     this.sent.clear();
     this.#marked.clear();
@@ -218,14 +219,17 @@ export class Board {
     for (const card of cards) this.take(card);
   }
 
-  /** Drop all questions and unsent decisions. What was seen and written stays. */
+  /** Drop all unsent decisions and confirmations. What was seen and written stays, and so does a question for a text:
+   *  somebody may be writing it. */
   disconnected(why = "the server went away"): void {
     for (const id of [...this.#deciding.keys()]) this.#drop(id, why, { keepsMark: true });
-    if (this.asked?.acts[0]) {
-      this.#told.push(`${label(this.asked.acts[0].word)} left undone, because ${why}`);
-      this.asked = null;
-    }
+    if (this.asked?.stage === "confirm") this.#leaveUndone(this.asked, why);
     this.#changed(true);
+  }
+
+  #leaveUndone(asked: Asked, why: string): void {
+    this.#told.push(`${label(asked.acts[0]?.word ?? "")} left undone, because ${why}`);
+    this.asked = null;
   }
 
   /** Drop all unsent decisions: the machine slept since they were made. */
@@ -256,9 +260,8 @@ export class Board {
       this.#told.push(`not sent: ${label(waits.act.word)} ${nameOf(waits.act)}, because ${why}`);
     }
     if (!keepsMark) this.#marked.delete(id);
-    if (this.asked?.acts[0] && this.asked.acts.some((act) => idOf(act) === id)) {
-      this.#told.push(`${label(this.asked.acts[0].word)} left undone, because ${why}`);
-      this.asked = null;
+    if (this.asked?.acts.some((act) => idOf(act) === id)) {
+      this.#leaveUndone(this.asked, why);
       this.#changed(true);
     }
     this.revision += 1;

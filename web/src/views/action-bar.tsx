@@ -189,6 +189,7 @@ function TextBar() {
   if (!asked || !first) return null;
   const isMust = asked.acts.some((act) => act.wants === "must");
   const send = (at: number) => {
+    if (inbox.cannotDecide) return inbox.say("warning", inbox.cannotDecide);
     if (!board.counts(at)) return inbox.say("info", "nothing was decided: the request had only just changed");
     if (board.giveText(text, performance.now())) setText("");
     else inbox.say("info", `${label(first.word)} needs a text`);

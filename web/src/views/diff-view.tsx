@@ -2,9 +2,9 @@
  *
  *  Only the rows on the screen are in the document; they are what counts as seen. Nothing is cut: a long line wraps. */
 
-import { useVirtualizer } from "@tanstack/react-virtual";
+import { defaultRangeExtractor, useVirtualizer, type Range } from "@tanstack/react-virtual";
 import { MessageSquarePlusIcon, Trash2Icon } from "lucide-react";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, type RefObject } from "react";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type RefObject } from "react";
 import { Button } from "@/components/ui/button";
 import { Checkbox } from "@/components/ui/checkbox";
 import { Textarea } from "@/components/ui/textarea";
@@ -118,8 +118,22 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
     return () => observer.disconnect();
   }, [scroller, card?.id]);
 
+  // Whoever writes may scroll on to read: the field must not go from under their fingers.
+  const written = draft ? shown.findIndex((row) => row.type === "draft") : -1;
+  const inDocument = useCallback(
+    (range: Range) => {
+      const near = defaultRangeExtractor(range);
+      if (written < 0 || near.includes(written)) return near;
+      return [...near, written].sort((one, other) => one - other);
+    },
+    [written],
+  );
+  // Rows before the field may come and go.
+  const keyOf = useCallback((at: number) => (at === written ? "draft" : at), [written]);
   const virtualizer = useVirtualizer({
     count: shown.length,
+    rangeExtractor: inDocument,
+    getItemKey: keyOf,
     getScrollElement: () => scroller.current,
     estimateSize: (at) => SIZES[shown[at]?.type ?? "line"],
     overscan: 24,

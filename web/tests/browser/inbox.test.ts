@@ -263,9 +263,12 @@ describe("several together", () => {
     await page.getByLabel("Comment on line 3", { exact: true }).click();
     await page.getByRole("textbox", { name: /Comment on/ }).fill("half a thought");
     await page.getByTestId("detail").evaluate((box) => box.scrollTo(0, 20_000));
-    await page.getByRole("textbox", { name: /Comment on/ }).waitFor({ state: "detached" });
-    await page.getByTestId("detail").evaluate((box) => box.scrollTo(0, 0));
-    await expect.poll(() => page.getByRole("textbox", { name: /Comment on/ }).inputValue()).toBe("half a thought");
+    await page.getByLabel("Comment on line 3", { exact: true }).waitFor({ state: "detached" });
+    await page.keyboard.type(" of any kind");
+    expect(await page.getByRole("dialog").count()).toBe(0);
+    await expect
+      .poll(() => page.getByRole("textbox", { name: /Comment on/ }).inputValue())
+      .toBe("half a thought of any kind");
     await page.getByRole("button", { name: "Add comment" }).click();
     await page.getByRole("button", { name: /^Reject/ }).click();
     await page.getByRole("textbox", { name: /Reject/ }).fill("half a reason");

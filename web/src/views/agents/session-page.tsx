@@ -10,7 +10,7 @@ import { addressOf, navigate, typedAt, useIsWide } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { oneLine, short } from "@/model/visible";
 import type { Session } from "@/model/wire";
-import { useAllSessions } from "@/server/agents";
+import { useAllSessions, useMayAct } from "@/server/agents";
 import { useDraft, useInbox } from "@/server/inbox";
 import { baseName, Empty } from "../marks";
 import { actOn, rowsFor, StatusMark, useSessions } from "../sessions";
@@ -112,16 +112,19 @@ function Known({ session, names, isWide }: { session: Session; names: readonly s
 function Footer({ session }: { session: Session }) {
   const state = useInbox();
   const { board } = state;
+  const mayAct = useMayAct();
   const [text, setText] = useDraft(`steer ${session.id}`);
   const rows = rowsFor(session).filter((row) => row.word !== "steer");
   const isDecided = board.isDecided(session.id);
   const send = (at: number) => {
     if (!text.trim() || isDecided) return;
+    if (state.cannotDecide) return state.say("warning", state.cannotDecide);
     state.begin([{ word: "steer", card: null, session, wants: "must" }], at);
     if (board.asked?.stage === "text" && board.giveText(text, performance.now())) setText("");
     state.changed();
   };
-  if (state.cannotDecide) {
+  // Whoever is writing keeps the field while the server is away.
+  if (!mayAct) {
     return <p className="border-t px-4 py-3 text-[0.8125rem] text-muted-foreground md:px-6">{state.cannotDecide}</p>;
   }
   return (
@@ -153,11 +156,12 @@ function Footer({ session }: { session: Session }) {
               }
             }}
           />
-          <Button type="submit" size="touch" disabled={!text.trim() || isDecided}>
+          <Button type="submit" size="touch" disabled={!text.trim() || isDecided || state.cannotDecide !== ""}>
             Steer
           </Button>
         </form>
       )}
+      {state.cannotDecide && <p className="text-[0.8125rem] text-muted-foreground">{state.cannotDecide}</p>}
       <div className="flex flex-wrap gap-2" role="group" aria-label="The session">
         {rows.map((row) => (
           <Button
@@ -165,7 +169,7 @@ function Footer({ session }: { session: Session }) {
             data-word={row.word}
             size="touch"
             variant="outline"
-            disabled={isDecided}
+            disabled={isDecided || state.cannotDecide !== ""}
             className={cn("max-md:flex-1", row.word === "clear" && "text-removed-mark hover:text-removed-mark")}
             onClick={(event: MouseEvent) => actOn(session, row, typedAt(event.nativeEvent))}
           >

@@ -404,11 +404,13 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
 }
 
 function Composer({ open, room }: { open: OpenRoom; room: Room }) {
-  const { me, cannotDecide } = useInbox();
+  const inbox = useInbox();
+  const { me, cannotDecide } = inbox;
   const isWide = useIsWide();
   const [text, setText] = useDraft(`room ${room.id}`);
   const [isBusy, setBusy] = useState(false);
-  if (room.status === "closed" || cannotDecide) {
+  // Whoever is writing keeps the field while the server is away.
+  if (room.status === "closed" || !me || !mayDecide(me.role)) {
     return (
       <p className="shrink-0 border-t px-4 py-2.5 text-[0.8125rem] text-muted-foreground">
         {cannotDecide || "This room is closed. It can be read, and opened again from the menu above."}
@@ -417,6 +419,7 @@ function Composer({ open, room }: { open: OpenRoom; room: Room }) {
   }
   const send = async () => {
     if (!text.trim() || isBusy) return;
+    if (cannotDecide) return inbox.say("warning", cannotDecide);
     setBusy(true);
     const isDone = await open.act("rooms-post", "posted", { text });
     setBusy(false);
@@ -443,7 +446,7 @@ function Composer({ open, room }: { open: OpenRoom; room: Room }) {
           }
         }}
       />
-      <Button type="submit" size="touch" disabled={!text.trim() || isBusy}>
+      <Button type="submit" size="touch" disabled={!text.trim() || isBusy || cannotDecide !== ""}>
         Post
       </Button>
     </form>

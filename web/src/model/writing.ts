@@ -1,0 +1,41 @@
+/** Where a person writes, so that what they type on after their text field has gone is no key of the page. Pure.
+ *
+ *  A field may leave the screen without the person: its request closes, or the server goes away. The browser then sends
+ *  the next letters to the page, where letters decide. */
+
+/** A text field, as the document knows it. */
+export interface Field {
+  readonly isConnected: boolean;
+  /** Whether Enter alone sends what is in it. */
+  readonly isOneLine: boolean;
+}
+
+interface Key {
+  readonly key: string;
+  readonly ctrlKey: boolean;
+  readonly metaKey: boolean;
+  readonly altKey: boolean;
+}
+
+/** What a person types into a text field. Escape and Tab leave it, and other keys are the browser's. */
+const TYPED = /^(.|Dead|Enter|Backspace|Delete|Home|End|Page(Up|Down)|Arrow(Up|Down|Left|Right))$/u;
+
+export class Writing {
+  #field: Field | null = null;
+
+  /** Record where the person is now: in this field, or, after a press of the pointer elsewhere, in none. */
+  isIn(field: Field | null): void {
+    this.#field = field;
+  }
+
+  /** Record a key that reached this field, or none. Returns whether it was meant for a field that has gone: then nobody
+   *  may act on it. */
+  typed(event: Key, field: Field | null): boolean {
+    const isChord = event.ctrlKey || event.metaKey || event.altKey;
+    const isEnd = event.key === "Escape" || event.key === "Tab";
+    if (isEnd) this.#field = null;
+    else if (field) this.#field = event.key === "Enter" && (isChord || field.isOneLine) ? null : field;
+    else return this.#field?.isConnected === false && !isChord && TYPED.test(event.key);
+    return false;
+  }
+}

@@ -95,6 +95,33 @@ describe("ten tabs", () => {
     expect(faults()).toEqual([]);
   });
 
+  test("stay live when the stream ends by plan, and lose nothing", async () => {
+    await openTen();
+    const told = browser.tabs.map((tab) => tab.links.length);
+    for (let at = 0; at < 3; at += 1) {
+      server.again();
+      server.say();
+      await pass(1_000);
+    }
+    expect(browser.tabs.map((tab) => tab.links.length)).toEqual(told);
+    expect(seen()).toEqual(all(4));
+    expect(resets()).toEqual(all(1));
+    expect(server.open).toBe(1);
+    expect(faults()).toEqual([]);
+  });
+
+  test("say so if the next stream cannot be opened after one that ended by plan", async () => {
+    await openTen();
+    server.isDown = true;
+    server.again();
+    await pass(1_000);
+    expect(states()).toEqual(all("reconnecting"));
+    server.isDown = false;
+    await pass(20_000);
+    expect(states()).toEqual(all("live"));
+    expect(faults()).toEqual([]);
+  });
+
   test("do not wait for one that is frozen", async () => {
     await openTen();
     const frozen = browser.leader;
@@ -285,7 +312,8 @@ describe("more rooms than places", () => {
         if (choice < 0.12 && browser.tabs.length < 9)
           browser.open("alex", `/rooms/${Math.floor(random() * 6)}/events`, 2);
         else if (choice < 0.17) any?.close();
-        else if (choice < 0.2) server.cut();
+        else if (choice < 0.19) server.cut();
+        else if (choice < 0.2) server.again();
         else if (choice < 0.24 && any) any.isHidden = !any.isHidden;
         else if (choice < 0.26) any?.stream.hurry();
         else if (choice < 0.28) server.isDown = !server.isDown;
@@ -341,7 +369,8 @@ test.each(process.env["SEEDS"]?.split(",").map(Number) ?? Array.from({ length: 4
       if (choice < 0.1 && browser.tabs.length < 10) browser.open();
       else if (choice < 0.12) any?.close();
       else if (choice < 0.16) browser.leader?.close();
-      else if (choice < 0.22) server.cut();
+      else if (choice < 0.19) server.cut();
+      else if (choice < 0.22) server.again();
       else if (choice < 0.24) any?.stream.hurry();
       else if (choice < 0.26 && any) any.isFrozen = true;
       else if (choice < 0.3) any?.thaw();

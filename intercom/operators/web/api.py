@@ -211,7 +211,8 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         f"{BASE}/events": {
             "get": _operation(
                 "events",
-                "A stream of `reset`, `card`, `notice`, `ready` and `elsewhere`. It resumes after `Last-Event-ID`.",
+                "A stream of `reset`, `card`, `notice`, `ready`, `again` and `elsewhere`. It resumes after"
+                " `Last-Event-ID`.",
                 _stream(schemas, _EVENTS),
                 media="text/event-stream",
             )
@@ -219,8 +220,8 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         f"{BASE}/rooms/{{id}}/events": {
             "get": _operation(
                 "room-events",
-                "A stream of `reset`, `message`, `room`, `ready` and `elsewhere` of one room, by its id or a unique"
-                " start of it. The id of an event is the number of the newest message; it resumes after"
+                "A stream of `reset`, `message`, `room`, `ready`, `again` and `elsewhere` of one room, by its id or a"
+                " unique start of it. The id of an event is the number of the newest message; it resumes after"
                 " `Last-Event-ID`.",
                 _stream(schemas, _ROOM_EVENTS),
                 media="text/event-stream",
@@ -277,12 +278,20 @@ def _ref(name: str) -> JsonObject:
 
 
 #: What the events of each name hold.
-_EVENTS = {"reset": shape(), "card": card_entry, "notice": notice_entry, "ready": shape(), "elsewhere": shape()}
+_EVENTS = {
+    "reset": shape(),
+    "card": card_entry,
+    "notice": notice_entry,
+    "ready": shape(),
+    "again": shape(),
+    "elsewhere": shape(),
+}
 _ROOM_EVENTS = {
     "reset": shape(messages=int),
     "message": room_message_entry,
     "room": shape(room_entry, teams_entry),
     "ready": shape(),
+    "again": shape(),
     "elsewhere": shape(),
 }
 

@@ -657,12 +657,12 @@ class WebSite:
                 nursery.cancel_scope.cancel()
         if opened.is_over:
             await send_part(events.line("elsewhere", {}))
+        elif _is_spent(opened, session):
+            await send_part(events.line("again", {}))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _lasts(self, opened: _OpenStream, session: Visitor) -> bool:
-        if opened.is_over or not self._still_counts(session):
-            return False
-        return not isinstance(session, Member) or trio.current_time() - opened.began_at < STREAM_SECONDS
+        return not opened.is_over and self._still_counts(session) and not _is_spent(opened, session)
 
     def _still_counts(self, session: Visitor) -> bool:
         """Whether who was found at the beginning of a request may still do something. The proxy says
@@ -693,6 +693,11 @@ class WebSite:
             streams.remove(opened)
             if not streams:
                 self._streams.pop(session.key, None)
+
+
+def _is_spent(opened: _OpenStream, session: Visitor) -> bool:
+    """Whether a stream has lasted as long as one does before the proxy is asked again."""
+    return isinstance(session, Member) and trio.current_time() - opened.began_at >= STREAM_SECONDS
 
 
 def _last_event(headers: Mapping[bytes, bytes]) -> str:

@@ -32,6 +32,9 @@ export interface Listener {
   heard?(): void;
 }
 
+/** How a stream ended: by plan, so that the next one is opened at once; for the sake of newer tabs; or in any other way. */
+type StreamEnd = "again" | "elsewhere" | "lost";
+
 export class Connection {
   /** The id of the event that was applied last: the next attempt resumes there. */
   lastId: string | null = null;
@@ -90,7 +93,7 @@ export class Connection {
     const abort = new AbortController();
     this.#abort = abort;
     let isSignedOut = false;
-    let isElsewhere = false;
+    let end: StreamEnd = "lost";
     let isOver = false;
     let why = "";
     let turn: Turn | undefined;
@@ -103,7 +106,7 @@ export class Connection {
       });
       this.#heard = Date.now();
       const body = await this.api.events(this.lastId, abort.signal);
-      isElsewhere = await this.#read(body, abort.signal, turn);
+      end = await this.#read(body, abort.signal, turn);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
       if (fault instanceof ApiError && fault.status > 0) why = fault.message;
@@ -113,7 +116,8 @@ export class Connection {
     // It was stopped, and perhaps started again, meanwhile.
     if (this.#abort !== abort) return;
     this.#abort = null;
-    if (isOver) {
+    // What was planned is no loss. If the next stream cannot be opened, that is.
+    if (isOver || end === "again") {
       void this.#open();
       return;
     }
@@ -123,6 +127,7 @@ export class Connection {
       this.listener.link({ state: "signed-out" });
       return;
     }
+    const isElsewhere = end === "elsewhere";
     if (isElsewhere) why = "this page is open in more tabs than a browser has connections for: close some";
     if (isElsewhere && this.isHidden()) {
       // The connection is left to the tabs that somebody looks at.
@@ -138,15 +143,16 @@ export class Connection {
     }, pause);
   }
 
-  /** Read until the end. Returns whether the server ended it for the sake of newer tabs. */
-  async #read(body: ReadableStream<Uint8Array>, signal: AbortSignal, turn: Turn | undefined): Promise<boolean> {
+  /** Read until the end, and return which one it was. */
+  async #read(body: ReadableStream<Uint8Array>, signal: AbortSignal, turn: Turn | undefined): Promise<StreamEnd> {
     const parser = new EventParser();
     const decoder = new TextDecoder();
     const reader = body.getReader();
-    let isElsewhere = false;
+    let end: StreamEnd = "lost";
+    let isReady = false;
     for (;;) {
       const { value, done } = await reader.read();
-      if (done || signal.aborted) return isElsewhere;
+      if (done || signal.aborted) return end;
       this.#heard = Date.now();
       const events = parser.feed(decoder.decode(value, { stream: true }));
       if (events.length === 0) this.listener.heard?.();
@@ -160,14 +166,17 @@ export class Connection {
         }
         // Only what was applied counts as received.
         if (event.id !== null) this.lastId = event.id;
-        if (event.name === "elsewhere") isElsewhere = true;
+        if (event.name === "elsewhere") end = "elsewhere";
+        // One that ends before it has begun is not opened again at once for ever.
+        if (event.name === "again" && isReady) end = "again";
         if (event.name === "ready") {
+          isReady = true;
           this.#attempt = 0;
           turn?.ready();
           this.listener.link({ state: "live" });
         }
         // The listener may have stopped it.
-        if (signal.aborted) return isElsewhere;
+        if (signal.aborted) return end;
       }
     }
   }

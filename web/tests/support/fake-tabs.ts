@@ -53,6 +53,12 @@ export class FakeServer {
     this.#streams.clear();
   }
 
+  /** End all streams by plan. */
+  again(): void {
+    for (const stream of this.#streams) this.#send(stream, "event: again\ndata: 0\n\n");
+    this.cut();
+  }
+
   restart(): void {
     this.cut();
     this.#epoch += 1;

@@ -305,6 +305,71 @@ describe("a decision", () => {
   });
 });
 
+describe("what was written for a decision", () => {
+  let card: Card;
+  beforeEach(() => {
+    card = cardOf(proposal("x"));
+    board.take(card);
+    look(card);
+    board.begin(board.actsFor("reject"), 0);
+    board.drafts.set(`reject ${card.id}`, "because of this ");
+    board.giveText("because of this ", 0);
+  });
+  const draft = () => board.drafts.get(`reject ${card.id}`);
+
+  function send(isDone: boolean): void {
+    const [sent] = board.due(UNDO);
+    if (!sent) throw new Error("nothing was due");
+    board.settled(sent.act, isDone, "v-1");
+  }
+
+  test("is there again if it is undone, dropped or refused", () => {
+    board.undo();
+    expect(draft()).toBe("because of this ");
+    for (const end of [() => board.disconnected(), () => void board.take({ ...card, title: "Other" })]) {
+      board.begin(board.actsFor("reject"), 0);
+      board.giveText("because of this ", 0);
+      expect(board.deciding).toHaveLength(1);
+      end();
+      expect([board.deciding, draft()]).toEqual([[], "because of this "]);
+    }
+    board.begin(board.actsFor("reject"), 0);
+    board.giveText("because of this ", 0);
+    send(false);
+    expect(draft()).toBe("because of this ");
+  });
+
+  test("is forgotten once it was carried out, and there again if that is taken back", () => {
+    send(true);
+    expect(draft()).toBeUndefined();
+    const by = { verdict_id: "v-1", decision: "reject", by: "alex", channel: "web", at: "2026-01-01T00:00:00Z" };
+    board.take(cardOf({ ...card.entry, status: "rejected", decided: by }));
+    board.take(card);
+    expect(draft()).toBe("because of this");
+  });
+
+  test("together with others is forgotten, too", () => {
+    const key = `reject other ${card.id}`;
+    board.drafts.set(key, "of both");
+    board.drafts.set(`refine ${card.id}`, "of something else");
+    send(true);
+    expect([...board.drafts.keys()]).toEqual([`refine ${card.id}`]);
+  });
+
+  test("is kept for a session until it was sent, with what was written after it", () => {
+    const [session] = sessionsOf({ sessions: [sessionEntry({ session_id: "s1" })] });
+    if (!session) throw new Error("no session");
+    board.undo();
+    board.drafts.set("steer s1", "go left");
+    board.begin([{ word: "steer", card: null, session, wants: "must" }], 0);
+    board.giveText("go left", 0);
+    expect(board.drafts.get("steer s1")).toBe("go left");
+    board.drafts.set("steer s1", "go left\n\nthen right");
+    send(true);
+    expect(board.drafts.get("steer s1")).toBe("then right");
+  });
+});
+
 describe("several together", () => {
   test("are named first, and only those that the word answers", () => {
     const [one, two] = [add(), add()];

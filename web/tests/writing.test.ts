@@ -1,7 +1,7 @@
 /** What a person types after their text field has gone from the screen. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import { Writing } from "../src/model/writing";
+import { leftOf, Writing } from "../src/model/writing";
 
 let writing: Writing;
 let field: { isConnected: boolean; isOneLine: boolean };
@@ -20,6 +20,16 @@ const isMeant = (key: string, more: Partial<typeof plain> = {}): boolean =>
 function type(key: string, more: Partial<typeof plain> = {}): void {
   expect(writing.typed({ ...plain, ...more, key }, field)).toBe(false);
 }
+
+test.each([
+  ["hello", "hello", ""],
+  [" hello\n", "hello", ""],
+  ["hello\nand more", "hello", "and more"],
+  ["and more", "hello", "and more"],
+  ["", "hello", ""],
+])("of the draft %j, of which %j was sent, %j is left", (draft, sent, left) => {
+  expect(leftOf(draft, sent)).toBe(left);
+});
 
 test("letters outside of a field are the page's", () => {
   expect(new Writing().typed({ ...plain, key: "a" }, null)).toBe(false);

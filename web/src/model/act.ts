@@ -55,6 +55,9 @@ export function nameOf(act: Act): string {
 /** Return the id of the card or session. */
 export const idOf = (act: Act): string => act.card?.id ?? act.session?.id ?? "";
 
+/** Where what is written for a word about cards or sessions is kept. */
+export const draftOf = (word: string, ...ids: readonly string[]): string => [word, ...ids].join(" ");
+
 /** Return the command and the fields of the request for an action. `text` is what the person wrote. */
 export function requestOf(act: Act, text: string | null): { command: string; fields: JsonObject } {
   const fields: JsonObject = { id: idOf(act) };

@@ -6,12 +6,13 @@
  *  time in which it can be undone, and is dropped if its card changes meanwhile, or the server goes away. Pure: all
  *  times are milliseconds of one clock of the caller. */
 
-import { idOf, named, nameOf, shownOf, type Act } from "./act";
+import { draftOf, idOf, named, nameOf, shownOf, type Act } from "./act";
 import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
 import { CHANGES, KEYS, keysOf, label, LETS_PASS, type Key } from "./keys";
 import { Sent } from "./sent";
 import { count, table } from "./visible";
 import type { Card } from "./wire";
+import { leftOf } from "./writing";
 
 /** In which a decision can be undone before it is sent. */
 export const UNDO = 6_000;
@@ -88,6 +89,8 @@ export class Board {
   readonly sent = new Sent();
   #left = new Map<string, Set<number>>();
   #comments = new Map<string, Comment[]>();
+  /** What was written and not sent, by where it was written: a form may leave the screen and come back. */
+  readonly drafts = new Map<string, string>();
   #told: string[] = [];
   #version = 0;
   #byServer = false;
@@ -165,7 +168,9 @@ export class Board {
       }
       if (before && isSame && before.diff === card.diff) this.#diffs.set(card, this.diff(before));
       this.#open.set(card.id, card);
-      const { isReopened, act } = this.sent.opened(card.id);
+      const { isReopened, act, text } = this.sent.opened(card.id);
+      const draft = draftOf(act?.word ?? "", card.id);
+      if (text !== null && !this.drafts.has(draft)) this.drafts.set(draft, text);
       if (act?.comments) this.#comments.set(card.id, [...act.comments, ...this.comments(card)]);
       if (before === undefined) return !isReopened;
       if (isSame) return false;
@@ -198,6 +203,7 @@ export class Board {
     this.#contents.clear();
     this.#left.clear();
     this.#comments.clear();
+    this.drafts.clear();
     this.filter("");
   }
 
@@ -643,18 +649,39 @@ export class Board {
         continue;
       }
       this.#deciding.delete(id);
-      this.sent.begin(id, waits.act, waits.due);
+      this.sent.begin(id, waits);
       found.push(waits);
     }
     if (due.length > 0) this.revision += 1;
     return found;
   }
 
-  /** Record how a sent decision ended. One that failed can be made again. */
+  /** Record how a sent decision ended. One that failed can be made again. What was written for one that was carried out
+   *  is forgotten. */
   settled(act: Act, isDone: boolean, decisionId: string | null = null): void {
-    this.sent.settled(idOf(act), isDone, decisionId);
-    if (isDone && act.card) this.#comments.delete(act.card.id);
+    const text = this.sent.settled(idOf(act), isDone, decisionId);
+    if (isDone && act.session && text) this.wasSent(draftOf(act.word, act.session.id), text);
+    if (isDone && act.card) {
+      this.#comments.delete(act.card.id);
+      if (text) this.#forgetDrafts(act.word, act.card.id);
+      if (act.edit) this.#forgetDrafts("edit", act.card.id);
+    }
     this.revision += 1;
+  }
+
+  /** Forget of a draft what was sent. */
+  wasSent(key: string, text: string): void {
+    const left = leftOf(this.drafts.get(key) ?? "", text);
+    if (left) this.drafts.set(key, left);
+    else this.drafts.delete(key);
+  }
+
+  /** Forget what was written for a word about a card, also together with others. */
+  #forgetDrafts(word: string, id: string): void {
+    for (const key of this.drafts.keys()) {
+      const [first, ...names] = key.split(" ");
+      if (first === word && names.includes(id)) this.drafts.delete(key);
+    }
   }
 
   /** Offer it no more to take this decision about a card back, because that was refused. Null stands for an id that is

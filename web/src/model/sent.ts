@@ -9,6 +9,7 @@ const MOST_ENDED = 200;
 
 interface SentAct {
   act: Act;
+  text: string | null;
   /** When it was to be sent. Acts of one moment were made together. */
   due: number;
   /** Whether the server has carried it out. */
@@ -35,14 +36,15 @@ export class Sent {
     return this.#waits.get(id)?.isDone === true;
   }
 
-  begin(id: string, act: Act, due: number): void {
-    const sent = { act, due, isDone: false };
+  begin(id: string, { act, text, due }: Omit<SentAct, "isDone">): void {
+    const sent = { act, text, due, isDone: false };
     this.#waits.set(id, sent);
     this.#acts.set(id, sent);
   }
 
-  /** Record how a decision ended, and its id as the server recorded it. One that failed can be made again. */
-  settled(id: string, isDone: boolean, decisionId: string | null): void {
+  /** Record how a decision ended, and its id as the server recorded it. One that failed can be made again. Returns the
+   *  text that it was sent with. */
+  settled(id: string, isDone: boolean, decisionId: string | null): string | null {
     const sent = this.#acts.get(id);
     const ended = this.#ended.get(id);
     const { card = null } = sent?.act ?? {};
@@ -50,6 +52,7 @@ export class Sent {
     if (sent) Object.assign(sent, { isDone, act: { ...sent.act, decisionId } });
     if (!isDone || !card || !TAKEN_BACK.has(card.kind)) this.#acts.delete(id);
     else if (ended) this.#compare(ended);
+    return sent?.text ?? null;
   }
 
   /** Forget what is known of a decision, because its card has changed. */
@@ -69,8 +72,8 @@ export class Sent {
   }
 
   /** Record that a card is open. Returns whether it had ended, because then its decision was taken back, and that
-   *  decision, if this page had sent it. */
-  opened(id: string): { isReopened: boolean; act: Act | null } {
+   *  decision with its text, if this page had sent it. */
+  opened(id: string): { isReopened: boolean; act: Act | null; text: string | null } {
     const known = this.#ended.delete(id);
     this.#kept.delete(id);
     // It was carried out, and the card waits again: that it had ended may have been missed.
@@ -80,7 +83,7 @@ export class Sent {
       this.#waits.delete(id);
       this.#acts.delete(id);
     }
-    return { isReopened, act: sent?.act ?? null };
+    return { isReopened, act: sent?.act ?? null, text: sent?.text ?? null };
   }
 
   /** Record how a card ended, or how it is since. */

@@ -1,4 +1,5 @@
-/** Where a person writes, so that what they type on after their text field has gone is no key of the page. Pure.
+/** What a person writes: what is left of a draft, and that what they type on after their text field has gone is no key of
+ *  the page. Pure.
  *
  *  A field may leave the screen without the person: its request closes, or the server goes away. The browser then sends
  *  the next letters to the page, where letters decide. */
@@ -19,6 +20,13 @@ interface Key {
 
 /** What a person types into a text field. Escape and Tab leave it, and other keys are the browser's. */
 const TYPED = /^(.|Dead|Enter|Backspace|Delete|Home|End|Page(Up|Down)|Arrow(Up|Down|Left|Right))$/u;
+
+/** Return what is left of a draft once this text of it was sent: what was written after it meanwhile. A draft that begins
+ *  with something else by now is left whole. */
+export function leftOf(draft: string, sent: string): string {
+  const begun = draft.trimStart();
+  return begun.startsWith(sent.trim()) ? begun.slice(sent.trim().length).trimStart() : draft;
+}
 
 export class Writing {
   #field: Field | null = null;

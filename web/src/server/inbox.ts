@@ -1,9 +1,9 @@
 /** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
 
 import { QueryClient, type InvalidateQueryFilters } from "@tanstack/react-query";
-import { useState } from "react";
+import { useReducer } from "react";
 import { Drawing, useDrawing } from "../lib/drawing";
-import { nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
+import { draftOf, nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
 import { Board, contentOf, LATE, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
@@ -94,8 +94,6 @@ export class Inbox {
   /** Whether the list was ever complete. */
   wasReady = false;
   messages: readonly Message[] = [];
-  /** What was written and not sent, by where it was written: a form may leave the screen and come back. */
-  readonly drafts = new Map<string, string>();
   opened: Opened | null = null;
   /** What a screen reader says next. */
   announced = "";
@@ -115,6 +113,11 @@ export class Inbox {
   signing: Signing | null = null;
   /** What the authenticator does now: it takes one request at a time. */
   #signing: Promise<unknown> = Promise.resolve();
+
+  /** What was written and not sent, by where it was written. */
+  get drafts(): Map<string, string> {
+    return this.board.drafts;
+  }
 
   /** Draw again, and say what the board has to tell. */
   readonly changed = (): void => {
@@ -198,7 +201,6 @@ export class Inbox {
     this.#events.interrupted();
     this.board.forget(why);
     this.opened = null;
-    this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
     this.passkeys = null;
@@ -513,7 +515,7 @@ export class Inbox {
     const { card } = act;
     if (!card) return act;
     if (act.word === "accept") return { ...act, policy: { text: await readPolicy(this.api, card) } };
-    const draft = `nudge ${card.id}`;
+    const draft = draftOf("nudge", card.id);
     if (act.word === "nudge" && !this.drafts.has(draft)) {
       // What the person does not change is signed as it stands there.
       const text = object(await this.api.command("nudge-text"))["text"];
@@ -613,7 +615,6 @@ export class Inbox {
       const { command, fields } = await this.#requestOf(act, text, among);
       const done = await this.api.act(command, fields, by);
       this.board.settled(act, true, isObject(done) ? maybe(done, "decision_id") : null);
-      if (act.edit) this.#forgetDrafts(`edit ${act.card?.id} `);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
       const id = act.card?.id;
       // Somebody may have taken it back before this page heard that it was carried out.
@@ -628,10 +629,6 @@ export class Inbox {
     }
     this.changed();
     return isRefused;
-  }
-
-  #forgetDrafts(prefix: string): void {
-    for (const key of this.drafts.keys()) if (key.startsWith(prefix)) this.drafts.delete(key);
   }
 
   /** Undo what was decided last: before it is sent here, afterwards by taking it back from the server. */
@@ -721,15 +718,22 @@ export function sentence(fault: unknown): string {
 
 export const inbox = new Inbox();
 
-/** The text of a form, which is kept while the form is not on the screen. Setting it to nothing forgets it. */
-export function useDraft(key: string): [string, (text: string) => void] {
-  const [text, setText] = useState(() => inbox.drafts.get(key) ?? "");
+/** The text of a form, which is kept while the form is not on the screen; what changes it; and what forgets of it the text
+ *  that was sent, because somebody may have gone on writing meanwhile. */
+export function useDraft(key: string): [string, (text: string) => void, (text: string) => void] {
+  const text = useSyncExternalStore(inbox.subscribe, () => inbox.drafts.get(key) ?? "");
+  // A field that is drawn later than its letter loses the place of the cursor.
+  const [, drawNow] = useReducer((times: number) => times + 1, 0);
   const change = (next: string) => {
     if (next) inbox.drafts.set(key, next);
     else inbox.drafts.delete(key);
-    setText(next);
+    drawNow();
   };
-  return [text, change];
+  const wasSent = (sent: string) => {
+    inbox.board.wasSent(key, sent);
+    inbox.changed();
+  };
+  return [text, change, wasSent];
 }
 
 /** Draw again whenever the inbox changes, and return it. */

@@ -12,7 +12,7 @@ import {
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useIsWide, useNow } from "@/lib/hooks";
-import type { Act } from "@/model/act";
+import { draftOf, idOf, type Act } from "@/model/act";
 import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
@@ -181,8 +181,7 @@ function TextBar() {
   const inbox = useInbox();
   const { board } = inbox;
   const asked = board.asked;
-  const ids = asked?.acts.map((act) => act.card?.id).join(" ") ?? "";
-  const [text, setText] = useDraft(`${asked?.acts[0]?.word ?? ""} ${ids}`);
+  const [text, setText] = useDraft(draftOf(asked?.acts[0]?.word ?? "", ...(asked?.acts.map(idOf) ?? [])));
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.focus(), []);
   const first = asked?.acts[0];
@@ -191,8 +190,7 @@ function TextBar() {
   const send = (at: number) => {
     if (inbox.cannotDecide) return inbox.say("warning", inbox.cannotDecide);
     if (!board.counts(at)) return inbox.say("info", "nothing was decided: the request had only just changed");
-    if (board.giveText(text, performance.now())) setText("");
-    else inbox.say("info", `${label(first.word)} needs a text`);
+    if (!board.giveText(text, performance.now())) inbox.say("info", `${label(first.word)} needs a text`);
     inbox.changed();
   };
   const cancel = () => {

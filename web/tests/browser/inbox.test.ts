@@ -281,6 +281,10 @@ describe("several together", () => {
     await page.keyboard.press("Control+Enter");
     await page.getByRole("dialog").getByText("1 comment of yours is not sent with it").waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    // It is not sent, so it is still there.
+    await page.getByRole("button", { name: /^Reject/ }).click();
+    await expect.poll(() => reason.inputValue()).toBe("half a reason");
     await page.getByLabel("List only requests").fill("other");
     await page.getByRole("link", { name: "Log" }).click();
     await page.getByRole("link", { name: "Inbox" }).click();

@@ -115,3 +115,52 @@ describe("while the server is away", () => {
     expect(await message.inputValue()).toBe("we use both");
   });
 });
+
+describe("what is on its way", () => {
+  test("is there again when it is undone", async ({ server, visit }) => {
+    server.put(proposal("A bad idea"));
+    const page = await visit();
+    await select(page, "A bad idea");
+    await press(page, "r");
+    const reason = page.getByRole("textbox", { name: /Reject/ });
+    await reason.fill("three sentences");
+    await settled(page);
+    await page.keyboard.press("Control+Enter");
+    await page.getByTestId("undo").getByRole("button", { name: "Undo" }).click();
+    await press(page, "r");
+    expect(await reason.inputValue()).toBe("three sentences");
+    expect(server.sent).toEqual([]);
+  });
+
+  test("to an agent is sent once, and what is written after it stays", async ({ server, visit }) => {
+    server.sessions = [sessionEntry({ session_id: "s1" })];
+    const page = await visit({ path: "/sessions/s1" });
+    const message = page.getByRole("textbox", { name: "A message to the agent" });
+    await message.fill("go left");
+    await settled(page);
+    await page.keyboard.press("Control+Enter");
+    await page.getByTestId("undo").waitFor();
+    await page.keyboard.type(" then right");
+    expect(await server.act()).toEqual({ command: "steer", id: "s1", text: "go left" });
+    await expect.poll(() => message.inputValue()).toBe("then right");
+  });
+
+  test("to a room leaves what is written after it", async ({ server, visit }) => {
+    server.rooms = new StandinRooms();
+    server.rooms.add(ROOM, "Port the parser", [chat(1, "Kim", "hello")]);
+    const page = await visit({ path: `/rooms/${ROOM}` });
+    let answer: () => void = () => undefined;
+    const held = new Promise<void>((done) => (answer = done));
+    await page.route("**/commands/rooms-post", async (route) => {
+      await held;
+      await route.continue();
+    });
+    const message = page.getByLabel("A message to all teams");
+    await message.fill("we use both");
+    await page.keyboard.press("Control+Enter");
+    await page.keyboard.type(" and more");
+    answer();
+    await page.locator("#message-2").getByText("we use both").waitFor();
+    await expect.poll(() => message.inputValue()).toBe("and more");
+  });
+});

@@ -92,7 +92,7 @@ export function Messages({ session }: { session: Session }) {
 }
 
 function TaskForm({ session }: { session: Session }) {
-  const [text, setText] = useDraft(`task ${session.id}`);
+  const [text, setText, wasSent] = useDraft(`task ${session.id}`);
   const [isBusy, setBusy] = useState(false);
   const why = whySigned();
   if (why) {
@@ -106,7 +106,7 @@ function TaskForm({ session }: { session: Session }) {
     if (!text.trim() || isBusy) return;
     setBusy(true);
     const done = await carryOut("task", { text: text.trim(), session: session.id }, "the task waits for the agent");
-    if (done !== undefined) setText("");
+    if (done !== undefined) wasSent(text);
     setBusy(false);
   };
   return (

@@ -8,6 +8,7 @@ import { Skeleton } from "@/components/ui/skeleton";
 import { Textarea } from "@/components/ui/textarea";
 import { addressOf, navigate, typedAt, useIsWide } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
+import { draftOf } from "@/model/act";
 import { oneLine, short } from "@/model/visible";
 import type { Session } from "@/model/wire";
 import { useAllSessions, useMayAct } from "@/server/agents";
@@ -113,14 +114,14 @@ function Footer({ session }: { session: Session }) {
   const state = useInbox();
   const { board } = state;
   const mayAct = useMayAct();
-  const [text, setText] = useDraft(`steer ${session.id}`);
+  const [text, setText] = useDraft(draftOf("steer", session.id));
   const rows = rowsFor(session).filter((row) => row.word !== "steer");
   const isDecided = board.isDecided(session.id);
   const send = (at: number) => {
     if (!text.trim() || isDecided) return;
     if (state.cannotDecide) return state.say("warning", state.cannotDecide);
     state.begin([{ word: "steer", card: null, session, wants: "must" }], at);
-    if (board.asked?.stage === "text" && board.giveText(text, performance.now())) setText("");
+    if (board.asked?.stage === "text") board.giveText(text, performance.now());
     state.changed();
   };
   // Whoever is writing keeps the field while the server is away.

@@ -13,7 +13,7 @@ import { Command, Question } from "./marks";
 export default function StartAgent({ onClose }: { onClose: () => void }) {
   const sessions = useSessions().data ?? [];
   const workspaces = [...new Set(sessions.map((each) => each.workspaceRoot))].sort();
-  const [text, setText] = useDraft("start");
+  const [text, setText, wasSent] = useDraft("start");
   const [workspace, setWorkspace] = useState(workspaces[0] ?? "");
   const [label, setLabel] = useState("");
   const [isBusy, setBusy] = useState(false);
@@ -24,7 +24,7 @@ export default function StartAgent({ onClose }: { onClose: () => void }) {
     const data = await carryOut("start", fields, "the agent starts");
     setBusy(false);
     if (data === undefined) return;
-    setText("");
+    wasSent(text);
     onClose();
     const id = maybe(object(data), "session_id");
     if (id !== null) navigate(addressOf("sessions", id));

@@ -26,16 +26,16 @@ interface Shown {
 
 /** Opens a room, and goes there. */
 export function CreateDialog({ isOpen, onClose }: Shown) {
-  const [title, setTitle] = useDraft("new room title");
-  const [description, setDescription] = useDraft("new room description");
+  const [title, setTitle, titleWasSent] = useDraft("new room title");
+  const [description, setDescription, descriptionWasSent] = useDraft("new room description");
   const [isBusy, setBusy] = useState(false);
   const create = async () => {
     setBusy(true);
     const id = await createRoom(title, description);
     setBusy(false);
     if (id === null) return;
-    setTitle("");
-    setDescription("");
+    titleWasSent(title);
+    descriptionWasSent(description);
     onClose();
     navigate(`/rooms/${id}#instructions`);
   };
@@ -136,14 +136,14 @@ export interface TextAct {
 
 /** Asks for the text of an act: a reason, or a conclusion. */
 export function TextDialog({ act, draft, onClose }: { act: TextAct; draft: string; onClose: () => void }) {
-  const [text, setText] = useDraft(draft);
+  const [text, setText, wasSent] = useDraft(draft);
   const [isBusy, setBusy] = useState(false);
   const send = async () => {
     setBusy(true);
     const isDone = await act.do(text.trim());
     setBusy(false);
     if (!isDone) return;
-    setText("");
+    wasSent(text);
     onClose();
   };
   return (

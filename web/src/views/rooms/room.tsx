@@ -407,7 +407,7 @@ function Composer({ open, room }: { open: OpenRoom; room: Room }) {
   const inbox = useInbox();
   const { me, cannotDecide } = inbox;
   const isWide = useIsWide();
-  const [text, setText] = useDraft(`room ${room.id}`);
+  const [text, setText, wasSent] = useDraft(`room ${room.id}`);
   const [isBusy, setBusy] = useState(false);
   // Whoever is writing keeps the field while the server is away.
   if (room.status === "closed" || !me || !mayDecide(me.role)) {
@@ -423,7 +423,7 @@ function Composer({ open, room }: { open: OpenRoom; room: Room }) {
     setBusy(true);
     const isDone = await open.act("rooms-post", "posted", { text });
     setBusy(false);
-    if (isDone) setText("");
+    if (isDone) wasSent(text);
   };
   return (
     <form

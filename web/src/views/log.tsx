@@ -8,6 +8,7 @@ import { Button } from "@/components/ui/button";
 import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { addressOf } from "@/lib/hooks";
+import { continued, joined } from "@/model/story";
 import { moment } from "@/model/time";
 import { count, oneLine, short } from "@/model/visible";
 import { logOf, type LogEntry } from "@/model/wire";
@@ -63,7 +64,13 @@ function Entries() {
     refetchInterval: 10_000,
     enabled: me !== null,
   });
+  const page = newest.data;
+  // Once older ones are shown: all of them, with what has left the newest page since, the oldest first.
   const [older, setOlder] = useState<readonly LogEntry[]>([]);
+  const read = useMemo(() => continued(older, joined(page ?? []), MOST), [older, page]);
+  useEffect(() => {
+    if (page) setOlder((before) => (before.length > 0 ? continued(before, joined(page), MOST) : before));
+  }, [page]);
   const isFull = (newest.data?.length ?? 0) >= MOST;
   // Beyond what was read, the server searches.
   const found = useQuery({
@@ -73,11 +80,9 @@ function Entries() {
   });
   const known = useMemo(() => {
     const all = new Map<number, LogEntry>();
-    for (const each of [...(newest.data ?? []), ...older, ...(asked && found.data ? found.data : [])]) {
-      all.set(each.id, each);
-    }
+    for (const each of [...read, ...(asked && found.data ? found.data : [])]) all.set(each.id, each);
     return [...all.values()].sort((one, other) => other.id - one.id);
-  }, [newest.data, older, found.data, asked]);
+  }, [read, found.data, asked]);
   const entries = useMemo(() => fitting(known, words), [known, words]);
   const keyAt = useCallback((at: number) => entries[at]?.id ?? at, [entries]);
   const virtualizer = useVirtualizer({
@@ -88,12 +93,16 @@ function Entries() {
     getItemKey: keyAt,
   });
   const readOlder = async () => {
-    const before = (older.at(-1) ?? newest.data?.at(-1))?.id;
+    const before = read[0]?.id;
     if (before === undefined) return;
     try {
-      const page = logOf(await inbox.api.command("log", { limit: MOST, before }));
-      if (page.length === 0) inbox.say("info", "there are no older entries");
-      setOlder((all) => [...all, ...page]);
+      const earlier = logOf(await inbox.api.command("log", { limit: MOST, before }));
+      if (earlier.length === 0) inbox.say("info", "there are no older entries");
+      setOlder((all) => {
+        const base = all.length > 0 ? all : read;
+        // They may have been forgotten meanwhile, because of what is missing after them.
+        return base[0]?.id === before ? joined(earlier, base) : base;
+      });
     } catch (fault) {
       inbox.say("error", `the older entries could not be read: ${fault instanceof Error ? fault.message : ""}`);
     }

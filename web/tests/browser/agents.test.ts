@@ -213,6 +213,22 @@ describe("what happened", () => {
     await page.getByText("1 entry").waitFor();
     await page.getByText("a needle").waitFor();
   });
+
+  test("a long log has no gap after older entries were shown", async ({ server, visit }) => {
+    const many = Array.from({ length: 1_500 }, (_, at) => entry(at + 1, "broadcast", "agent", `line ${at + 1}`));
+    server.answers.set("log", logOfAll(many));
+    const page = await visit({ path: "/log", at: "2026-01-05T10:00:00Z" });
+    await page.getByText("newest 1000").waitFor();
+    await page.getByRole("region", { name: "Entries" }).evaluate((box) => box.scrollTo(0, box.scrollHeight));
+    await page.getByRole("button", { name: "Show older" }).click();
+    await page.getByText("newest 1500").waitFor();
+    server.answers.set(
+      "log",
+      logOfAll([...many, ...Array.from({ length: 20 }, (_, at) => entry(at + 1_501, "broadcast", "agent", "later"))]),
+    );
+    await page.clock.runFor(11_000);
+    await page.getByText("newest 1520").waitFor();
+  });
 });
 
 describe("the server", () => {

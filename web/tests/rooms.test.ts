@@ -5,6 +5,7 @@ import {
   changesOf,
   eventLine,
   Feed,
+  FeedPlace,
   goesOn,
   inOrder,
   messageOf,
@@ -17,6 +18,7 @@ import type { JsonObject } from "../src/model/wire";
 import { chat, roomEntry, teamEntry } from "./support/standin-rooms";
 
 const message = (number: number, author = "Alex") => messageOf(chat(number, author, `text ${number}`));
+const all = <Value>(value: Value, count: number) => Array.from({ length: count }, () => value);
 const event = (name: string, data: JsonObject, id: string | null = null) => ({ id, name, data: JSON.stringify(data) });
 
 describe("a feed", () => {
@@ -72,6 +74,32 @@ describe("a feed", () => {
     expect(feed.get(10_005)).toBeDefined();
     expect(feed.get(20_000)).toBeDefined();
     expect(feed.get(5_000)).toBeUndefined();
+  });
+});
+
+describe("a feed is scrolled by itself", () => {
+  test("to its end once", () => {
+    const place = new FeedPlace();
+    expect([place.isToScroll(null, 0, false), place.isToScroll(null, 0, false)]).toEqual([true, false]);
+  });
+
+  test("to the message of an address, and once more when it was read, but not when it is read again", () => {
+    const place = new FeedPlace();
+    const reads = [false, false, true, true, false, true];
+    expect(reads.map((isRead) => place.isToScroll(5, 0, isRead))).toEqual([true, false, true, false, false, false]);
+  });
+
+  test("to one that is there already once", () => {
+    const place = new FeedPlace();
+    expect([true, true, false, true].map((isRead) => place.isToScroll(5, 0, isRead))).toEqual([true, ...all(false, 3)]);
+  });
+
+  test("to the same address again, if somebody goes there again", () => {
+    const place = new FeedPlace();
+    place.isToScroll(5, 0, true);
+    expect([place.isToScroll(5, 1, true), place.isToScroll(5, 1, true)]).toEqual([true, false]);
+    // Another place of the room, as its document, and back.
+    expect([place.isToScroll(null, 1, false), place.isToScroll(5, 1, true)]).toEqual([false, true]);
   });
 });
 

@@ -18,10 +18,13 @@ function onHistory(listener: () => void): () => void {
 
 const place = () => location.pathname + location.hash;
 
+/** How often somebody went to the address where the page was. */
+let visits = 0;
+
 /** Go to an address of the page. With `replaces`, the way back does not lead to the one before. */
 export function navigate(path: string, { replaces = false } = {}): void {
-  if (place() === path) return;
-  if (replaces) history.replaceState(null, "", path);
+  if (place() === path) visits += 1;
+  else if (replaces) history.replaceState(null, "", path);
   else history.pushState(null, "", path);
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
@@ -42,6 +45,11 @@ function nameIn(part: string): string {
 /** The address in the page: its path and its fragment. */
 export function useAddress(): string {
   return useSyncExternalStore(onHistory, place);
+}
+
+/** A number that changes when somebody goes to the address where the page is. */
+export function useVisit(): number {
+  return useSyncExternalStore(onHistory, () => visits);
 }
 
 /** Where the page is: the view, the names after it, and whether what is selected fills a narrow screen. */

@@ -318,6 +318,26 @@ export class Feed {
   }
 }
 
+/** Decides when a feed is scrolled without the reader: to its end when it is opened, and to the message of an address when
+ *  that is gone to, there once more when the message was read. From then on the reader scrolls. */
+export class FeedPlace {
+  #went: string | null = null;
+  #wasRead = false;
+
+  /** Whether to scroll now to the message that the address names; null names none, and is the end. `visit` tells going to
+   *  the same address again from staying there. `isRead` says that the message is in the feed. */
+  isToScroll(target: number | null, visit: number, isRead: boolean): boolean {
+    const place = target === null ? "end" : `${visit} ${target}`;
+    const isNew = place !== this.#went && (target !== null || this.#went === null);
+    const isRest = place === this.#went && isRead && !this.#wasRead;
+    if (place !== this.#went) this.#wasRead = false;
+    this.#went = place;
+    // It may be forgotten later, and read again.
+    this.#wasRead ||= isRead;
+    return isNew || isRest;
+  }
+}
+
 /** What an event of a room's stream did. */
 export type RoomEffect =
   | { type: "none" }

@@ -157,6 +157,20 @@ describe("a room", () => {
     expect(durations.filter((each) => each !== 0)).toEqual([]);
   });
 
+  test("leads to a pinned message again after the reader has gone elsewhere", async ({ rooms, enter }) => {
+    rooms.add(ID, "Port the parser", said(200), { pinned: [5] });
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, 200).waitFor();
+    const pin = page.getByRole("link", { name: /text 5$/ });
+    await pin.click();
+    await article(page, 5).waitFor();
+    await page.getByRole("region", { name: "Messages" }).evaluate((box) => box.scrollTo(0, box.scrollHeight));
+    await article(page, 200).waitFor();
+    await article(page, 5).waitFor({ state: "detached" });
+    await pin.click();
+    await article(page, 5).waitFor();
+  });
+
   test("takes a person's post, pause, conclusion and pins", async ({ server, rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(2));
     const page = await enter(`/rooms/${ID}`);

@@ -8,9 +8,9 @@ import { ArrowDownIcon, LinkIcon, PinIcon, PinOffIcon } from "lucide-react";
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
-import { useNow } from "@/lib/hooks";
+import { useNow, useVisit } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
-import { changesOf, eventLine, goesOn, type Message } from "@/model/rooms";
+import { changesOf, eventLine, FeedPlace, goesOn, type Message } from "@/model/rooms";
 import { dayOf, moment, shortMoment } from "@/model/time";
 import { count } from "@/model/visible";
 import { inbox } from "@/server/inbox";
@@ -67,17 +67,15 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
   });
 
   // Where it begins: at the end, or at the message of the address, and there once more when it was read.
-  const placed = useRef("");
+  const place = useRef(new FeedPlace());
+  const visit = useVisit();
   const isRead = target !== null && feed.get(target) !== undefined;
   useLayoutEffect(() => {
-    if (total === 0 || (target === null && placed.current !== "")) return;
-    const wanted = target === null ? "end" : `${target} ${isRead}`;
-    if (wanted === placed.current) return;
-    placed.current = wanted;
+    if (total === 0 || !place.current.isToScroll(target, visit, isRead)) return;
     isAtEnd.current = target === null;
     const at = Math.max(1, Math.min(target ?? total, total)) - 1;
     virtualizer.scrollToIndex(at, { align: target === null ? "end" : "center" });
-  }, [target, isRead, total, virtualizer]);
+  }, [target, visit, isRead, total, virtualizer]);
 
   const onScroll = useCallback(() => {
     const box = scroller.current;

@@ -3,7 +3,7 @@
  *  It keeps nothing, and answers no request: each visit gets the page from the server, so it is never an older one. It
  *  imports nothing at run time, so its file stands alone at `/sw.js`. */
 
-import type { Told, ToWorker } from "./model/notifications";
+import type { Told, ToPage, ToWorker } from "./model/notifications";
 
 /** The parts of the browser's `ServiceWorkerGlobalScope` that are used: its types cannot stand beside those of a page. */
 interface WaitingEvent extends Event {
@@ -15,7 +15,7 @@ interface Shown extends Notification {
 interface Window extends EventTarget {
   readonly visibilityState: DocumentVisibilityState;
   readonly focused: boolean;
-  postMessage(message: unknown): void;
+  postMessage(message: ToPage, ports?: MessagePort[]): void;
   focus(): Promise<unknown>;
 }
 interface Scope {
@@ -45,9 +45,28 @@ function windows(): Promise<Window[]> {
   return worker.clients.matchAll({ type: "window", includeUncontrolled: true });
 }
 
+/** How long a window has to answer, in milliseconds. */
+const ANSWER = 1_000;
+
+/** Ask a window whether it shows the requests: it may say that nobody is signed in, or that the server is away. */
+async function shows(window: Window): Promise<boolean> {
+  const { port1: own, port2: its } = new MessageChannel();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const answer = new Promise<boolean>((answered) => {
+    own.onmessage = (event) => answered(event.data === true);
+    timer = setTimeout(() => answered(false), ANSWER);
+  });
+  window.postMessage({ type: "shows" }, [its]);
+  const isShown = await answer;
+  clearTimeout(timer);
+  own.close();
+  return isShown;
+}
+
 async function show(told: Told, isPush: boolean): Promise<void> {
   // Somebody who looks at the page sees it there.
-  if ((await windows()).some((each) => each.visibilityState === "visible")) return;
+  const visible = (await windows()).filter((each) => each.visibilityState === "visible");
+  if ((await Promise.all(visible.map(shows))).includes(true)) return;
   const [before] = await worker.registration.getNotifications({ tag: told.tag });
   // One that was dismissed does not come back only because there is less to tell.
   if (told.isQuiet && !before && !isPush) return;

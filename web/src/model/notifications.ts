@@ -31,6 +31,9 @@ export interface Told {
 /** What the page tells its service worker. */
 export type ToWorker = { type: "show"; told: Told } | { type: "close"; tag: Told["tag"] };
 
+/** What the service worker tells a page: to go to a place, or to answer at the port whether it shows the requests. */
+export type ToPage = { type: "open"; path: string } | { type: "shows" };
+
 function titleOf(card: Card): string {
   const title = oneLine(card.title);
   return title.length <= TITLE ? title : `${title.slice(0, TITLE - 1)}…`;

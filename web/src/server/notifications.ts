@@ -2,7 +2,7 @@
 
 import { Drawing, useDrawing } from "@/lib/drawing";
 import { navigate } from "@/lib/hooks";
-import { Digest, type ToWorker } from "@/model/notifications";
+import { Digest, type ToPage, type ToWorker } from "@/model/notifications";
 import { inbox } from "./inbox";
 
 /** Where this browser keeps that its person wants them. */
@@ -49,8 +49,9 @@ class Notifications {
   start(): void {
     this.#registration = register();
     navigator.serviceWorker?.addEventListener("message", (event: MessageEvent<unknown>) => {
-      const said = event.data as { type?: unknown; path?: unknown } | null;
-      if (said?.type === "open" && typeof said.path === "string") navigate(said.path);
+      const said = event.data as ToPage;
+      if (said.type === "open") navigate(said.path);
+      else event.ports[0]?.postMessage(inbox.me !== null && inbox.link.state === "live");
     });
     // Held until this tab is closed; then the next one gets it.
     void navigator.locks?.request("intercom-notifications", () => {

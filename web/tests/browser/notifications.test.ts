@@ -16,7 +16,7 @@ import { test as atStandin } from "../support/fixtures";
 import type { Standin } from "../support/standin";
 
 interface Client {
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, ports?: MessagePort[]): void;
   focus(): Promise<unknown>;
 }
 interface Scope {
@@ -85,7 +85,7 @@ function watchWorker(): void {
     (await all(filter)).map((each) => ({
       visibilityState: scope.isHidden ? "hidden" : "visible",
       focused: false,
-      postMessage: (message: unknown) => each.postMessage(message),
+      postMessage: (message: unknown, ports?: MessagePort[]) => each.postMessage(message, ports ?? []),
       focus: () => each.focus(),
     }));
   scope.works = [];
@@ -394,6 +394,7 @@ test("a browser that was subscribed is so with each visit: under a new key, at a
 test("a push message is shown while nobody looks, with the same as the page in one notification", async ({
   server,
   enter,
+  failedLoads,
 }) => {
   const visited = await enter();
   const { page, worker } = visited;
@@ -427,6 +428,18 @@ test("a push message is shown while nobody looks, with the same as the page in o
   );
   await hasDone(worker, 1);
   expect(await titles(worker)).toEqual(["3 requests wait"]);
+  // Somebody looks at a page that shows no requests.
+  await hide(visited, false);
+  server.restart({ forget: true });
+  await page.getByText("agent-intercom-ctl web").waitFor({ timeout: 15_000 });
+  for (const each of failedLoads.splice(0)) expect(each).toContain("401");
+  await worker.evaluate(async () => {
+    for (const each of await (self as unknown as Scope).registration.getNotifications()) each.close();
+    (self as unknown as Scope).works.length = 0;
+  });
+  await deliver(JSON.stringify({ ...told, title: "1 request waits", ids: ["four"] }));
+  await hasDone(worker, 1);
+  expect(await titles(worker)).toEqual(["1 request waits"]);
 });
 
 test("the address of a request leads to it on a phone too, and to the past if it is over", async ({

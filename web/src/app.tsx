@@ -510,7 +510,8 @@ function useKeys(context: KeyContext): void {
         return true;
       }
       case "u":
-        inbox.undo();
+        // Held down, it would take back one after the other.
+        if (!event.repeat) inbox.undo();
         return true;
     }
     if (context.view === "sessions") return handleSession(event);

@@ -391,6 +391,17 @@ describe("several together", () => {
     expect(board.deciding).toEqual([]);
   });
 
+  test("are apart from one that was decided before", () => {
+    const [one, two] = [add(), add()];
+    look(one);
+    board.begin(board.actsFor("approve"), 0);
+    look(two);
+    board.begin(board.actsFor("approve"), 2_000);
+    expect(board.undoable.map((waits) => waits.act.card?.id)).toEqual([two.id]);
+    board.undo();
+    expect(board.deciding.map((waits) => waits.act.card?.id)).toEqual([one.id]);
+  });
+
   test("a card of which hunks are left out is not approved whole", () => {
     const [one, two] = [cardOf(proposal("part", 3)), cardOf(proposal("whole", 3))];
     for (const card of [one, two]) {

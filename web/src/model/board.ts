@@ -624,6 +624,12 @@ export class Board {
     return [...this.#deciding.values()];
   }
 
+  /** Those that were made last, together: what `undo` takes back. */
+  get undoable(): readonly Waiting[] {
+    const last = Math.max(...this.deciding.map((waits) => waits.due));
+    return this.deciding.filter((waits) => waits.due === last);
+  }
+
   decisionOn(id: string): Waiting | null {
     return this.#deciding.get(id) ?? null;
   }
@@ -693,13 +699,11 @@ export class Board {
 
   /** Take back the decisions that were made last. Returns a sentence for the person. */
   undo(): string {
-    const deciding = this.deciding;
-    if (deciding.length === 0) return "nothing to undo: what was decided last cannot be taken back";
-    const last = Math.max(...deciding.map((waits) => waits.due));
-    const undone = deciding.filter((waits) => waits.due === last);
+    const undone = this.undoable;
+    const [first] = undone;
+    if (!first) return "nothing to undo: what was decided last cannot be taken back";
     for (const waits of undone) this.#deciding.delete(idOf(waits.act));
     this.#changed();
-    const first = undone[0] as Waiting;
     return `undone: ${label(first.act.word)} ${undone.length === 1 ? nameOf(first.act) : count(undone.length, "request")}`;
   }
 }

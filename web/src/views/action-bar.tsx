@@ -259,12 +259,18 @@ export function UndoBar() {
   const inbox = useInbox();
   const { board } = inbox;
   const [hidden, setHidden] = useState("");
-  const { deciding, takeable } = board;
+  const { deciding, undoable, takeable } = board;
   useNow(deciding.length > 0 ? 250 : 60_000);
-  if (deciding.length > 0) {
-    const last = Math.max(...deciding.map((waits) => waits.due));
-    const seconds = Math.max(0, Math.ceil((last - performance.now()) / 1000));
-    return <BackBar acts={deciding.map((waits) => waits.act)} state={`sent in ${seconds} s`} back="Undo" />;
+  const [last] = undoable;
+  if (last) {
+    const seconds = (due: number) => `${Math.max(0, Math.ceil((due - performance.now()) / 1000))} s`;
+    // Those that were made before are not undone with them.
+    const others = deciding.filter((waits) => !undoable.includes(waits));
+    const next = Math.min(...others.map((waits) => waits.due));
+    const more = others.length > 0 ? `, ${others.length} more in ${seconds(next)}` : "";
+    return (
+      <BackBar acts={undoable.map((waits) => waits.act)} state={`sent in ${seconds(last.due)}${more}`} back="Undo" />
+    );
   }
   const ids = takeable.map((act) => act.card?.id).join(" ");
   if (takeable.length === 0 || hidden === ids || inbox.cannotDecide || inbox.needsTerminal) return null;

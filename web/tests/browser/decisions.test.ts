@@ -39,6 +39,23 @@ describe("a decision that was sent", () => {
     await expect.poll(() => server.commands, { timeout: 9_000 }).toEqual(["approve", "take-back", "reject"]);
   });
 
+  test("is the only one that u takes back, however long it is held", async ({ server, visit }) => {
+    for (const title of ["One", "Two"]) server.put(proposal(title));
+    const page = await visit();
+    await approve(page, server, "One");
+    await approve(page, server, "Two");
+    await expect.poll(() => server.commands, { timeout: 9_000 }).toEqual(["approve", "approve"]);
+    await undoBar(page).getByText("“Two”").waitFor();
+    await page.keyboard.down("u");
+    await row(page, "Two").waitFor();
+    await undoBar(page).getByText("“One”").waitFor();
+    // Each further one is a repetition.
+    for (let times = 0; times < 3; times += 1) await page.keyboard.down("u");
+    await page.keyboard.up("u");
+    await answered(page);
+    expect(server.commands).toEqual(["approve", "approve", "take-back"]);
+  });
+
   test("is shown with its steps, and offered no more once it was delivered", async ({ server, visit }) => {
     const card = proposal("Follow me");
     server.put(card);

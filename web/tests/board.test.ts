@@ -472,6 +472,19 @@ describe("hunks and comments", () => {
     expect(board.question({ ...act(card, word), word: "changes" })).toBeNull();
   });
 
+  test("of two comments that say the same, one is removed", () => {
+    const card = cardOf(proposal("x"));
+    board.take(card);
+    const at = (line: number | null) => ({ path: "shop/basket.py", text: "same here", line });
+    for (const line of [2, 3, 99]) board.comment(card, at(line));
+    // The last one is on a line that is not shown, so it is drawn as one on the file.
+    expect(board.fitting(card)).toEqual([at(2), at(3), at(null)]);
+    board.uncomment(card, at(3));
+    expect(board.fitting(card)).toEqual([at(2), at(null)]);
+    board.uncomment(card, at(null));
+    expect(board.comments(card)).toEqual([at(2)]);
+  });
+
   test("a choice is forgotten when the proposal changes; what was written is not", () => {
     const card = cardOf(proposal("x", 3));
     board.take(card);

@@ -468,9 +468,17 @@ export class Board {
     this.revision += 1;
   }
 
+  /** Remove one comment, as `fitting` returns it. */
   uncomment(card: Card, comment: Comment): void {
-    const isOther = (each: Comment) => each.path !== comment.path || each.text !== comment.text;
-    this.#comments.set(card.id, this.comments(card).filter(isOther));
+    const all = this.comments(card);
+    const model = this.diff(card);
+    const is = ({ path, line, text }: Comment) =>
+      path === comment.path && line === comment.line && text === comment.text;
+    const removed = all.findIndex((each) => fitComments([each], model).fitting.some(is));
+    this.#comments.set(
+      card.id,
+      all.filter((_, at) => at !== removed),
+    );
     this.revision += 1;
   }
 

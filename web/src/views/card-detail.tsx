@@ -378,7 +378,7 @@ function PlaceForm({ card, onDone }: { card: Card; onDone: () => void }) {
           />
         </label>
       </div>
-      <CommentForm spot={{ path, line: number }} card={card} onDone={onDone} />
+      <CommentForm spot={{ path, line: number }} card={card} draft="" onDone={onDone} />
     </div>
   );
 }

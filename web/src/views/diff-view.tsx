@@ -31,6 +31,8 @@ export interface Spot {
   line: number | null;
 }
 
+const spotKey = ({ path, line }: Spot): string => `${path} ${line ?? ""}`;
+
 type Shown =
   Row | { type: "comment"; at: number; comment: Comment; covers: never[] } | { type: "draft"; covers: never[] };
 
@@ -129,7 +131,8 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
     [written],
   );
   // Rows before the field may come and go.
-  const keyOf = useCallback((at: number) => (at === written ? "draft" : at), [written]);
+  const spot = draft ? spotKey(draft) : "";
+  const keyOf = useCallback((at: number) => (at === written ? `draft ${spot}` : at), [written, spot]);
   const virtualizer = useVirtualizer({
     count: shown.length,
     rangeExtractor: inDocument,
@@ -267,7 +270,9 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
           />
         );
       case "draft":
-        return draft && card && <CommentForm spot={draft} card={card} onDone={() => onDraft(null)} />;
+        return (
+          draft && card && <CommentForm spot={draft} card={card} draft={spotKey(draft)} onDone={() => onDraft(null)} />
+        );
     }
   };
 
@@ -458,10 +463,12 @@ function CommentBox({ comment, onRemove }: { comment: Comment; onRemove: () => v
   );
 }
 
-/** Writes a comment on a file or a line of it. */
-export function CommentForm({ spot, card, onDone }: { spot: Spot; card: Card; onDone: () => void }) {
+/** Writes a comment on a file or a line of it. `draft` tells its draft from others of this card: whoever may change the
+ *  spot while it is written names another one. */
+export function CommentForm(props: { spot: Spot; card: Card; draft: string; onDone: () => void }) {
+  const { spot, card, onDone } = props;
   const inbox = useInbox();
-  const [text, setText] = useDraft(`comment ${card.id} ${spot.path} ${spot.line ?? ""}`);
+  const [text, setText] = useDraft(`comment ${card.id} ${props.draft}`);
   const add = () => {
     if (!text.trim()) return;
     inbox.board.comment(card, { ...spot, text: text.trim() });

@@ -164,3 +164,18 @@ describe("what is on its way", () => {
     await expect.poll(() => message.inputValue()).toBe("and more");
   });
 });
+
+test("a comment that gets its line last is added once, and the next one begins empty", async ({ server, visit }) => {
+  server.put(proposal("Comment on me"));
+  const page = await visit();
+  await select(page, "Comment on me");
+  await press(page, "m");
+  const text = page.getByRole("textbox", { name: /Comment on/ });
+  await text.fill("why here?");
+  await page.getByLabel("Line of the new file").fill("3");
+  expect(await text.inputValue()).toBe("why here?");
+  await page.getByRole("button", { name: "Add comment" }).click();
+  await page.getByText("Your comment on line 3").waitFor();
+  await press(page, "m");
+  expect(await text.inputValue()).toBe("");
+});

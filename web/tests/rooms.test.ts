@@ -54,6 +54,16 @@ describe("a feed", () => {
     expect([feed.total, feed.size]).toEqual([2, 2]);
   });
 
+  test("changes a message that comes again only if more teams have read it", () => {
+    const feed = new Feed();
+    const [first, again] = [message(1), message(1)];
+    feed.put([first]);
+    feed.put([again]);
+    expect(feed.get(1)).toBe(first);
+    feed.put([messageOf(chat(1, "Alex", "text 1", { acks: [{ team_name: "Kim" }] }))]);
+    expect(feed.get(1)?.readBy).toEqual(["Kim"]);
+  });
+
   test("keeps what it has after a reset, unless the feed is another one", () => {
     const feed = new Feed();
     feed.put([message(1), message(2)]);

@@ -266,10 +266,11 @@ export class Feed {
     this.revision += 1;
   }
 
-  /** Add messages; those that are there already stay. */
+  /** Add messages. One that is there already stays as it is, unless more teams have read it: nothing else of it changes. */
   put(messages: readonly Message[]): void {
     for (const each of messages) {
-      if (each.number < 1) continue;
+      const known = this.#messages.get(each.number);
+      if (each.number < 1 || (known?.at === each.at && known.readBy.length === each.readBy.length)) continue;
       this.#messages.set(each.number, each);
       this.total = Math.max(this.total, each.number);
     }

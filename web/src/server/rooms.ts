@@ -32,6 +32,8 @@ const HIDDEN = 20_000;
 const STREAMS = 2;
 /** How often a screen reader is told of new messages, at most. */
 const QUIET = 3_000;
+/** How often the messages on the screen are read again, in milliseconds. */
+export const READ_AGAIN = 5_000;
 const PIN_EVENTS = new Set(["message_pinned", "message_unpinned"]);
 
 export class OpenRoom {
@@ -153,6 +155,18 @@ export class OpenRoom {
       }, 1_500);
     }
     this.drawing.changed();
+  }
+
+  /** Read these messages again: no event says that a team has acknowledged one. */
+  async readAgain(from: number, to: number): Promise<void> {
+    if (this.link.state !== "live" || to < from) return;
+    try {
+      const limit = Math.min(PAGE, to - from + 1);
+      this.feed.put(messagesOf(await inbox.api.command("rooms-tail", { id: this.id, start: from - 1, limit })));
+    } catch {
+      // The next time may succeed.
+    }
+    this.#changed();
   }
 
   // --- what a person does

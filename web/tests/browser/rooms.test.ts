@@ -157,6 +157,15 @@ describe("a room", () => {
     expect(durations.filter((each) => each !== 0)).toEqual([]);
   });
 
+  test("shows which teams have read a message since it was opened", async ({ rooms, enter }) => {
+    const room = rooms.add(ID, "Port the parser", said(2));
+    const page = await enter(`/rooms/${ID}`);
+    await article(page, 2).waitFor();
+    const before = room.message;
+    room.message = (number) => ({ ...before(number), acks: number === 2 ? [{ team_name: "Kim" }] : [] });
+    await article(page, 2).getByText("read by Kim").waitFor({ timeout: 15_000 });
+  });
+
   test("leads to a pinned message again after the reader has gone elsewhere", async ({ rooms, enter }) => {
     rooms.add(ID, "Port the parser", said(200), { pinned: [5] });
     const page = await enter(`/rooms/${ID}`);

@@ -1,6 +1,7 @@
 /** The rooms of the stand-in server: the commands about them, and the stream of one, as the real one has them. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { PAGE } from "../../src/model/rooms";
 import type { JsonObject } from "../../src/model/wire";
 
 export interface StandinRoom {
@@ -217,7 +218,8 @@ export class StandinRooms {
           },
         });
       case "rooms-tail": {
-        this.pages += 1;
+        // Less is what is on the screen, read again.
+        if (fields["limit"] === PAGE) this.pages += 1;
         const start = Number(fields["start"]);
         const messages = this.#messages(room, start + 1, start + Number(fields["limit"] ?? 50));
         return json(200, { data: { room_id: id, title: room.entry["title"], is_closed: false, messages } });

@@ -14,7 +14,7 @@ import { changesOf, eventLine, FeedPlace, goesOn, type Message } from "@/model/r
 import { dayOf, moment, shortMoment } from "@/model/time";
 import { count } from "@/model/visible";
 import { inbox } from "@/server/inbox";
-import type { OpenRoom } from "@/server/rooms";
+import { READ_AGAIN, type OpenRoom } from "@/server/rooms";
 import { Empty } from "../marks";
 import { Markdown } from "./markdown";
 
@@ -65,6 +65,15 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
   useEffect(() => {
     if (total > 0 && items.length > 0) open.read(first + 1 - AHEAD, last + 1 + AHEAD);
   });
+
+  const onScreen = useRef<readonly [number, number]>([1, 0]);
+  onScreen.current = total > 0 && items.length > 0 ? [first + 1, last + 1] : [1, 0];
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (document.visibilityState === "visible") void open.readAgain(...onScreen.current);
+    }, READ_AGAIN);
+    return () => clearInterval(timer);
+  }, [open]);
 
   // Where it begins: at the end, or at the message of the address, and there once more when it was read.
   const place = useRef(new FeedPlace());

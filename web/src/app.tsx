@@ -139,6 +139,7 @@ export function App() {
 
   useKeys({ view, isOpen, isWide, isHelp, setHelp, session, setSession, detail });
 
+  if (inbox.isAtProxy) return <AtProxy />;
   if (identity.state !== "signed-in") return <Outside />;
   const isList = isWide || !isOpen;
   return (
@@ -381,7 +382,7 @@ function Messages() {
 function Outside() {
   const inbox = useInbox();
   const { identity } = inbox;
-  if (identity.state === "unknown" || identity.state === "signed-in") {
+  if (identity.state === "unknown" || identity.state === "signed-in" || identity.state === "at-proxy") {
     return (
       <main className="flex h-dvh items-center justify-center text-muted-foreground" role="status">
         Connecting…
@@ -424,6 +425,26 @@ function Outside() {
   );
 }
 
+/** What stands there while the person is not signed in at the proxy. */
+function AtProxy() {
+  return (
+    <main className="flex h-dvh items-center justify-center p-6">
+      <div className="flex max-w-md flex-col gap-4">
+        <img src="/icon.svg" alt="" width={40} height={40} />
+        <h1 className="text-xl font-semibold">Sign in again</h1>
+        <p className="text-muted-foreground">Your sign-in at the proxy before this server has ended.</p>
+        <p>
+          Load the page again to sign in there. If you have written something that is not sent, sign in in another tab
+          instead: then this one goes on by itself.
+        </p>
+        <Button className="self-start" onClick={() => location.reload()}>
+          Load the page again
+        </Button>
+      </div>
+    </main>
+  );
+}
+
 interface KeyContext {
   view: View;
   isOpen: boolean;
@@ -445,7 +466,7 @@ function useKeys(context: KeyContext): void {
   const goAt = useRef(Number.NEGATIVE_INFINITY);
 
   latest.current = (event) => {
-    if (inbox.me === null || event.defaultPrevented || event.isComposing) return;
+    if (inbox.me === null || inbox.isAtProxy || event.defaultPrevented || event.isComposing) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target instanceof Element ? event.target : null;
     if (

@@ -53,6 +53,25 @@ test("goes on also with what is refused after another command has noticed that",
   expect(server.done).toEqual(["first by kim", "second by kim"]);
 });
 
+const noJson = () => Promise.reject(new SyntaxError("no JSON"));
+const html = (status: number) =>
+  new Response("<!doctype html>", { status, headers: { "Content-Type": "text/html; charset=utf-8" } });
+
+test.each([
+  ["a 401 that is not the server's", () => new Response(null, { status: 401 })],
+  ["a page with 403", () => html(403)],
+  ["a page in place of JSON", () => html(200)],
+  ["a redirect", () => ({ type: "opaqueredirect", status: 0, ok: false, headers: new Headers(), json: noJson })],
+])("says that the sign-in at the proxy has ended with %s", async (_, answer) => {
+  const [api] = await signedIn();
+  const { signal } = new AbortController();
+  vi.stubGlobal("fetch", () => Promise.resolve(answer()));
+  for (const asking of [() => api.me(), () => api.act("approve", { id: "r-1" }), () => api.events(null, signal)]) {
+    const refused = await asking().catch((fault: unknown) => fault);
+    expect(refused).toMatchObject({ isAtProxy: true, isSignedOut: false, isPassing: false });
+  }
+});
+
 test("does nothing in the name of somebody else who has signed in in another tab", async () => {
   const replaced = vi.fn();
   const [api, server] = await signedIn(replaced);

@@ -12,6 +12,8 @@ class Server {
   csrf = 1;
   isAway = false;
   isSigned = false;
+  /** Whether a proxy answers in its place, because the person is not signed in there. */
+  isBehindSignIn = false;
   passkeys: JsonObject[] = [];
   readonly cards: JsonObject[] = [];
   /** Who did what. */
@@ -26,6 +28,7 @@ class Server {
     const name = path.split("/").at(-1) ?? "";
     const headers = options.headers as Record<string, string> | undefined;
     this.asked.push(name);
+    if (this.isBehindSignIn) return answer(401, "sign in");
     if (name === "sign-in") {
       this.person = (JSON.parse(String(options.body)) as { code: string }).code;
       this.csrf += 1;
@@ -47,6 +50,11 @@ class Server {
     return answer(200, { data: {} });
   };
 
+  /** End the open stream. */
+  cut(): void {
+    this.#stream?.close();
+  }
+
   /** Tell the open stream of a card. */
   tell(card: JsonObject): void {
     this.#write("card", card);
@@ -67,7 +75,7 @@ class Server {
       for (const card of this.cards) this.#write("card", card);
     }
     this.#write("ready", {});
-    return { ok: true, status: 200, body };
+    return { ok: true, status: 200, body, headers: new Headers() };
   }
 
   #write(name: string, data: JsonObject): void {
@@ -76,7 +84,7 @@ class Server {
 }
 
 const answer = (status: number, data: unknown) => ({
-  ...{ ok: status < 300, status },
+  ...{ ok: status < 300, status, headers: new Headers() },
   json: () => Promise.resolve(data),
 });
 
@@ -241,6 +249,34 @@ test("a person whose session has ended can still end the push messages of the br
   await inbox.leave();
   expect(ended).toHaveBeenCalledOnce();
   expect(inbox.identity.state).toBe("signed-out");
+});
+
+describe("a person whose sign-in at the proxy has ended", () => {
+  test("goes on where they were once they have signed in again in another tab", async () => {
+    await visit();
+    inbox.drafts.set("room 1", "dear teams");
+    server.isBehindSignIn = true;
+    server.cut();
+    await pass(2_000);
+    expect([inbox.isAtProxy, inbox.identity.state]).toEqual([true, "signed-in"]);
+    server.isBehindSignIn = false;
+    server.csrf = 7;
+    await pass(20_000);
+    expect([inbox.isAtProxy, inbox.link.state, inbox.drafts.get("room 1")]).toEqual([false, "live", "dear teams"]);
+    await inbox.api.act("rooms-post", { text: "hello" });
+    expect(server.done).toContain("rooms-post by kim");
+  });
+
+  test("leaves nothing to another one who signs in there", async () => {
+    await visit();
+    inbox.drafts.set("room 1", "dear teams");
+    server.isBehindSignIn = true;
+    server.cut();
+    await pass(2_000);
+    Object.assign(server, { isBehindSignIn: false, person: "sam", csrf: 7 });
+    await pass(20_000);
+    expect([inbox.identity.state, inbox.board.waiting, inbox.drafts.size]).toEqual(["signed-out", 0, 0]);
+  });
 });
 
 describe("an operator key that was made meanwhile", () => {

@@ -9,6 +9,9 @@ const PATIENCE = 10_000;
 /** The code of an error if somebody else signed in in this tab before the request was sent. */
 const REPLACED = "replaced";
 
+/** The code of an error if a proxy answered in place of the server, because the person is not signed in there any more. */
+const AT_PROXY = "at_proxy";
+
 /** The server's refusal of a request, or the reason why it got none. */
 export class ApiError extends Error {
   constructor(
@@ -25,7 +28,12 @@ export class ApiError extends Error {
 
   /** Whether the person of this tab is not signed in (any more). */
   get isSignedOut(): boolean {
-    return this.status === 401 && this.code !== REPLACED;
+    return this.status === 401 && this.code !== REPLACED && this.code !== AT_PROXY;
+  }
+
+  /** Whether the person has to sign in again at the proxy before this server. */
+  get isAtProxy(): boolean {
+    return this.code === AT_PROXY;
   }
 
   /** Whether the same request may succeed a little later. */
@@ -34,28 +42,36 @@ export class ApiError extends Error {
   }
 }
 
+/** A proxy may lead to its own sign-in, which is no answer of this server. */
+const PLAIN: RequestInit = { credentials: "same-origin", cache: "no-store", redirect: "manual" };
+
 async function request(path: string, options: RequestInit = {}): Promise<Json> {
   let response: Response;
   try {
-    response = await fetch(`${BASE}${path}`, { credentials: "same-origin", cache: "no-store", ...options });
+    response = await fetch(`${BASE}${path}`, { ...PLAIN, ...options });
   } catch (fault) {
     if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
     throw new ApiError(0, "unreachable", "the server does not answer: it may have stopped, or be restarting");
   }
   if (response.status === 204) return null;
-  let data: Json;
+  let data: Json | undefined;
   try {
     data = (await response.json()) as Json;
   } catch {
-    data = null;
+    // It is no JSON.
   }
-  if (response.ok) return data;
-  throw refusal(response, data);
+  if (response.ok && data !== undefined) return data;
+  throw refusal(response, data ?? null);
 }
 
 function refusal(response: Response, data: Json): ApiError {
   const found = typeof data === "object" && data !== null && !Array.isArray(data) ? data["error"] : null;
   const error = typeof found === "object" && found !== null && !Array.isArray(found) ? found : {};
+  // This server says why it refuses something, and does not lead elsewhere.
+  const isOthers = response.ok || response.type === "opaqueredirect" || [401, 403].includes(response.status);
+  if (isOthers && typeof error["code"] !== "string") {
+    return new ApiError(response.status || 401, AT_PROXY, "your sign-in at the proxy has ended: load the page again");
+  }
   const [code, message, retry, details] = [error["code"], error["message"], error["retry_after"], error["details"]];
   return new ApiError(
     response.status,
@@ -189,12 +205,13 @@ export class Api {
     if (lastId !== null) headers["Last-Event-ID"] = lastId;
     let response: Response;
     try {
-      response = await fetch(`${BASE}${path}`, { headers, signal, credentials: "same-origin", cache: "no-store" });
+      response = await fetch(`${BASE}${path}`, { headers, signal, ...PLAIN });
     } catch (fault) {
       if (signal.aborted) throw fault;
       throw new ApiError(0, "unreachable", "the server does not answer");
     }
-    if (!response.ok || !response.body) {
+    const isPage = response.headers.get("Content-Type")?.startsWith("text/html") === true;
+    if (!response.ok || !response.body || isPage) {
       const data = (await response.json().catch(() => null)) as Json;
       throw refusal(response, data);
     }

@@ -8,8 +8,9 @@ import type { Turn, Turns } from "./turns";
 export type Link =
   | { state: "connecting" }
   | { state: "live" }
-  /** `next` is when it tries again, by the same clock as `Date.now()`. `why` is what the server said, if it did. */
-  | { state: "reconnecting"; next: number; why: string }
+  /** `next` is when it tries again, by the same clock as `Date.now()`. `why` is what the server said, if it did.
+   *  `isAtProxy` says that the person has to sign in again at the proxy before it. */
+  | { state: "reconnecting"; next: number; why: string; isAtProxy: boolean }
   | { state: "signed-out" };
 
 /** The server sends at least a comment every 15 seconds. After this silence the connection counts as lost. */
@@ -96,6 +97,7 @@ export class Connection {
     let end: StreamEnd = "lost";
     let isOver = false;
     let why = "";
+    let isAtProxy = false;
     let turn: Turn | undefined;
     try {
       // Nothing is received while this waits for its turn. At zero the time of silence does not count.
@@ -109,6 +111,7 @@ export class Connection {
       end = await this.#read(body, abort.signal, turn);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
+      isAtProxy = fault instanceof ApiError && fault.isAtProxy;
       if (fault instanceof ApiError && fault.status > 0) why = fault.message;
     }
     abort.abort();
@@ -132,11 +135,11 @@ export class Connection {
     if (isElsewhere && this.isHidden()) {
       // The connection is left to the tabs that somebody looks at.
       this.#isParked = true;
-      this.listener.link({ state: "reconnecting", next: Date.now(), why });
+      this.listener.link({ state: "reconnecting", next: Date.now(), why, isAtProxy });
       return;
     }
     const pause = isElsewhere ? LONGEST_PAUSE : pauseBefore(this.#attempt++, Math.random());
-    this.listener.link({ state: "reconnecting", next: Date.now() + pause, why });
+    this.listener.link({ state: "reconnecting", next: Date.now() + pause, why, isAtProxy });
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.#open();

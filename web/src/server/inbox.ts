@@ -1,7 +1,7 @@
 /** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
 
 import { QueryClient, type InvalidateQueryFilters } from "@tanstack/react-query";
-import { useReducer } from "react";
+import { useReducer, useSyncExternalStore } from "react";
 import { Drawing, useDrawing } from "../lib/drawing";
 import { draftOf, nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
 import { Board, contentOf, LATE, type Waiting } from "../model/board";
@@ -41,7 +41,8 @@ export type Identity =
   | { state: "signed-in"; me: Me }
   | { state: "signed-out"; why: string }
   | { state: "unreachable"; why: string }
-  | { state: "refused"; why: string };
+  | { state: "refused"; why: string }
+  | { state: "at-proxy" };
 
 /** What is open over the page: the editor of a proposal, what would always be allowed, what is allowed already, or a new
  *  passkey. */
@@ -154,6 +155,8 @@ export class Inbox {
     if (fault instanceof ApiError && fault.isSignedOut) {
       const why = hadCode ? "This link was used before, or is older than a minute." : "Nobody is signed in here.";
       this.identity = { state: "signed-out", why };
+    } else if (fault instanceof ApiError && fault.isAtProxy) {
+      this.identity = { state: "at-proxy" };
     } else {
       const isAnswer = fault instanceof ApiError && fault.status > 0;
       this.identity = { state: isAnswer ? "refused" : "unreachable", why: sentence(fault) };
@@ -208,6 +211,11 @@ export class Inbox {
 
   get me(): Me | null {
     return this.identity.state === "signed-in" ? this.identity.me : null;
+  }
+
+  /** Whether the person has to sign in again at the proxy. What they wrote stays: they may do so in another tab. */
+  get isAtProxy(): boolean {
+    return this.identity.state === "at-proxy" || (this.link.state === "reconnecting" && this.link.isAtProxy);
   }
 
   /** Why nothing can be decided now; empty if it can. */
@@ -721,7 +729,7 @@ export const inbox = new Inbox();
 /** The text of a form, which is kept while the form is not on the screen; what changes it; and what forgets of it the text
  *  that was sent, because somebody may have gone on writing meanwhile. */
 export function useDraft(key: string): [string, (text: string) => void, (text: string) => void] {
-  const text = useSyncExternalStore(inbox.subscribe, () => inbox.drafts.get(key) ?? "");
+  const text = useSyncExternalStore(inbox.drawing.subscribe, () => inbox.drafts.get(key) ?? "");
   // A field that is drawn later than its letter loses the place of the cursor.
   const [, drawNow] = useReducer((times: number) => times + 1, 0);
   const change = (next: string) => {

@@ -166,7 +166,7 @@ export class OpenRoom {
     } catch {
       // The next time may succeed.
     }
-    this.#changed();
+    this.drawing.changed();
   }
 
   // --- what a person does

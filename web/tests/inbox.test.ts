@@ -251,6 +251,19 @@ test("a person whose session has ended can still end the push messages of the br
   expect(inbox.identity.state).toBe("signed-out");
 });
 
+test("a diff that could not be read can be asked for again", async () => {
+  await visit();
+  const [card] = inbox.board.cards;
+  if (!card) throw new Error("the request is there");
+  server.isAway = true;
+  await inbox.complete({ ...card, diffOmitted: true });
+  expect(inbox.isIncomplete(card.id)).toBe(true);
+  server.isAway = false;
+  const asked = inbox.complete({ ...card, diffOmitted: true });
+  expect(inbox.isIncomplete(card.id)).toBe(false);
+  await asked;
+});
+
 describe("a person whose sign-in at the proxy has ended", () => {
   test("goes on where they were once they have signed in again in another tab", async () => {
     await visit();

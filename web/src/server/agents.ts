@@ -23,13 +23,22 @@ import { inbox, sentence, useInbox } from "./inbox";
 export const OFTEN = 2_000;
 const SELDOM = 10_000;
 
+interface Asking {
+  /** In milliseconds; false for never. */
+  every?: number | false;
+  isWanted?: boolean;
+  staleTime?: number | "static";
+  /** Whether the answer to this key stays until that to the new one is there. */
+  keeps?: (before: QueryKey) => boolean;
+}
+
 /** Ask for the answer of a command, and again every so often. */
 export function useCommand<T>(
   key: QueryKey,
   command: string,
   fields: JsonObject,
   read: (data: Json) => T,
-  { every = SELDOM as number | false, isWanted = true, staleTime = 1_000 } = {},
+  { every = SELDOM, isWanted = true, staleTime = 1_000, keeps = () => false }: Asking = {},
 ) {
   const { me } = useInbox();
   return useQuery({
@@ -37,6 +46,7 @@ export function useCommand<T>(
     queryFn: async ({ signal }) => read(await inbox.api.command(command, fields, signal)),
     refetchInterval: every,
     staleTime,
+    placeholderData: (before, query) => (query && keeps(query.queryKey) ? before : undefined),
     enabled: me !== null && isWanted,
   });
 }
@@ -204,7 +214,9 @@ export function useStory(session: string, wanted: number | null) {
 /** Past requests: those that contain all words, `limit` of them. */
 export function useHistory(words: string, limit: number, session: string | null = null) {
   const fields: JsonObject = { limit, ...(words ? { text: words } : {}), ...(session === null ? {} : { session }) };
-  return useCommand(["past", words, limit, session], "history", fields, pastOf);
+  // More of the same are added to what is on the screen.
+  const keeps = ([, before, , of]: QueryKey) => before === words && of === session;
+  return useCommand(["past", words, limit, session], "history", fields, pastOf, { keeps });
 }
 
 /** One request, open or past, by its id. */
@@ -219,7 +231,7 @@ export function useTree() {
 }
 
 /** Whether the log is as it was written. A long one takes a processor for seconds, so it is not verified again by
- *  itself. */
+ *  itself, also not when everything else is asked for again. */
 export function useVerification() {
-  return useCommand(["verification"], "audit-verify", {}, verificationOf, { every: false, staleTime: 300_000 });
+  return useCommand(["verification"], "audit-verify", {}, verificationOf, { every: false, staleTime: "static" });
 }

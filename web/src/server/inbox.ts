@@ -106,6 +106,8 @@ export class Inbox {
   #askedAt = -NOT_AGAIN;
   #tickedAt = Date.now();
   #completing = new Set<string>();
+  /** The cards whose whole diff could not be read. */
+  #incomplete = new Set<string>();
   #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
@@ -439,14 +441,21 @@ export class Inbox {
   async complete(card: Card): Promise<void> {
     if (!card.diffOmitted || this.#completing.has(card.id)) return;
     this.#completing.add(card.id);
+    if (this.#incomplete.delete(card.id)) this.changed();
     try {
       this.board.complete(cardOf(await this.api.command("show", { id: card.id })));
     } catch (fault) {
+      this.#incomplete.add(card.id);
       this.#failed(`the diff of ${oneLine(card.title)} could not be read`, fault);
     } finally {
       this.#completing.delete(card.id);
       this.changed();
     }
+  }
+
+  /** Whether the whole diff of a card could not be read: `complete` tries again. */
+  isIncomplete(id: string): boolean {
+    return this.#incomplete.has(id);
   }
 
   // --- acts

@@ -66,7 +66,10 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
   const whole = useWholeFiles(card, change);
   const model = whole.model;
 
-  useEffect(() => void inbox.complete(card), [inbox, card]);
+  const isLive = inbox.link.state === "live";
+  useEffect(() => {
+    if (isLive) void inbox.complete(card);
+  }, [inbox, card, isLive]);
 
   useEffect(() => {
     const target = end.current;
@@ -169,12 +172,20 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
               <span className="font-mono text-xs">{oneLine(path)}</span> {why}.
             </Remark>
           ))}
-          {card.diffOmitted && (
-            <div className="flex flex-col gap-2" role="status" aria-label="Loading the change">
-              <Skeleton className="h-4 w-2/3" />
-              <Skeleton className="h-4 w-1/2" />
-            </div>
-          )}
+          {card.diffOmitted &&
+            (inbox.isIncomplete(card.id) ? (
+              <Remark>
+                The change could not be read.{" "}
+                <Button variant="outline" size="sm" onClick={() => void inbox.complete(card)}>
+                  Try again
+                </Button>
+              </Remark>
+            ) : (
+              <div className="flex flex-col gap-2" role="status" aria-label="Loading the change">
+                <Skeleton className="h-4 w-2/3" />
+                <Skeleton className="h-4 w-1/2" />
+              </div>
+            ))}
           <div ref={end} className="-mt-4 h-px" aria-hidden />
         </div>
         {model.lines.length > 0 && (

@@ -190,6 +190,45 @@ describe("what happened", () => {
     await page.waitForURL("**/story");
   });
 
+  test("more past requests are added to those on the screen", async ({ server, visit }) => {
+    const all = Array.from({ length: 80 }, (_, at) => cardEntry({ title: `Old ${at + 1}`, status: "applied" }));
+    server.answers.set("history", ({ limit }) => ({ requests: all.slice(0, Number(limit)) }));
+    const page = await visit({ path: "/log/requests" });
+    await page.getByText("Old 50", { exact: true }).waitFor();
+    let answer: () => void = () => undefined;
+    const held = new Promise<void>((done) => (answer = done));
+    await page.route("**/commands/history", async (route) => {
+      await held;
+      await route.continue();
+    });
+    const asked = page.waitForRequest("**/commands/history");
+    await page.getByRole("button", { name: "Show more" }).click();
+    await asked;
+    expect(await page.getByText("Old 50", { exact: true }).count()).toBe(1);
+    answer();
+    await page.getByText("Old 80", { exact: true }).waitFor();
+  });
+
+  test("the chain of the log is not verified again because the connection came back", async ({ server, visit }) => {
+    let verified = 0;
+    server.answers.set("audit-verify", () => {
+      verified += 1;
+      return verificationEntry();
+    });
+    let reads = 0;
+    server.answers.set("log", (fields) => {
+      reads += 1;
+      return logOfAll(story())(fields);
+    });
+    const page = await visit({ path: "/log" });
+    await page.getByText("The chain holds").waitFor();
+    const before = reads;
+    server.drop();
+    await expect.poll(() => reads, { timeout: 9_000 }).toBeGreaterThan(before);
+    await connected(page);
+    expect(verified).toBe(1);
+  });
+
   test("the log says that its chain holds, or what is wrong with it", async ({ server, visit }) => {
     const page = await visit({ path: "/log" });
     await page.getByText("412 entries, 37 decisions, 19 kept heads").waitFor();

@@ -291,6 +291,18 @@ describe("several together", () => {
     await expect.poll(() => page.getByLabel("List only requests").inputValue()).toBe("other");
   });
 
+  test("a diff that a listing left out is asked for again if it could not be read", async ({ server, visit }) => {
+    const whole = proposal("Large");
+    server.put({ ...whole, diff: null, diff_omitted: true });
+    server.answers.set("show", () => ({ status: 500, code: "internal", message: "something went wrong" }));
+    const page = await visit();
+    await select(page, "Large");
+    await page.getByText("The change could not be read.").waitFor();
+    server.answers.set("show", () => whole);
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByTestId("diff").getByText("# Prices are net").waitFor();
+  });
+
   test("a diff of 10,000 lines is drawn, and what was not seen is said", async ({ server, visit }) => {
     server.put(proposal("Long", 1_667));
     const page = await visit();

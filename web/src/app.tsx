@@ -668,6 +668,7 @@ function guardWriting(): () => void {
     if (!writing.typed(event, fieldOf(event.target))) return;
     event.preventDefault();
     event.stopImmediatePropagation();
+    if (event.key === "Escape") return;
     inbox.say("info", "what you type does nothing, because its text field has gone: press Escape, or click anywhere");
   };
   window.addEventListener("focusin", come, options);

@@ -54,8 +54,11 @@ describe("after the field has gone", () => {
     expect([isMeant("r", { ctrlKey: true }), isMeant("a")]).toEqual([false, true]);
   });
 
-  test.each(["Escape", "Tab"])("%s ends that", (key) => {
-    expect([isMeant(key), isMeant("a")]).toEqual([false, false]);
+  test.each([
+    ["Escape", true],
+    ["Tab", false],
+  ])("%s ends that, and whether it does nothing else is %s", (key, isAll) => {
+    expect([isMeant(key), isMeant("a"), isMeant(key)]).toEqual([isAll, false, false]);
   });
 
   test("a press of the pointer ends that", () => {

@@ -40,10 +40,13 @@ export class Writing {
    *  may act on it. */
   typed(event: Key, field: Field | null): boolean {
     const isChord = event.ctrlKey || event.metaKey || event.altKey;
-    const isEnd = event.key === "Escape" || event.key === "Tab";
-    if (isEnd) this.#field = null;
-    else if (field) this.#field = event.key === "Enter" && (isChord || field.isOneLine) ? null : field;
-    else return this.#field?.isConnected === false && !isChord && TYPED.test(event.key);
-    return false;
+    const hasGone = field === null && this.#field?.isConnected === false;
+    if (event.key === "Escape" || event.key === "Tab") {
+      this.#field = null;
+      // An Escape that ends this takes no marks and no selection away.
+      return hasGone && event.key === "Escape";
+    }
+    if (field) this.#field = event.key === "Enter" && (isChord || field.isOneLine) ? null : field;
+    return hasGone && !isChord && TYPED.test(event.key);
   }
 }

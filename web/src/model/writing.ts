@@ -28,6 +28,7 @@ export function leftOf(draft: string, sent: string): string {
   return begun.startsWith(sent.trim()) ? begun.slice(sent.trim().length).trimStart() : draft;
 }
 
+/** Tells the keys that were meant for a text field that has gone from those of the page. */
 export class Writing {
   #field: Field | null = null;
 

@@ -175,12 +175,12 @@ async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_a
     held = trio.Event()
     start = RunningSessions.run
 
-    async def slowly(running: RunningSessions, session: Session) -> None:
+    async def slowly(running: RunningSessions, session: Session, *, is_new: bool) -> None:
         if started:
             # All the others take for ever.
             await held.wait()
         started.append(session.id)
-        await start(running, session)
+        await start(running, session, is_new=is_new)
 
     with patch.object(RunningSessions, "run", slowly):
         async with virtual_server(root.parent, clock) as server:

@@ -9,9 +9,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.store import audit, rows
 from intercom.store.audit_chain import PRUNED, PURGED
-
-#: A restore that is not over needs its checkpoint with its session, and the sessions that it ends and begins.
-_OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
+from intercom.store.sessions import OPEN_RESTORE
 
 #: Rows that are deleted with their session, in the required order.
 _OF_A_SESSION = (
@@ -61,10 +59,10 @@ def purge(
         "select id from session where status = 'terminated' and terminated_at < ? and not exists"
         " (select 1 from apply_journal as journal where journal.session_id = session.id"
         " and journal.state in ('staging', 'committed', 'stuck'))"
-        f" and id not in (select checkpoint.session_id from checkpoint, restore where {_OPEN_RESTORE}"
+        f" and id not in (select checkpoint.session_id from checkpoint, restore where {OPEN_RESTORE}"
         " and checkpoint.id = restore.checkpoint_id)"
-        f" and id not in (select session_id from restore where {_OPEN_RESTORE})"
-        f" and id not in (select successor_id from restore where {_OPEN_RESTORE})"
+        f" and id not in (select session_id from restore where {OPEN_RESTORE})"
+        f" and id not in (select successor_id from restore where {OPEN_RESTORE})"
         " order by terminated_at, rowid limit ?",
         (text, limit),
     )
@@ -85,11 +83,11 @@ def purge(
             "id",
             "created_at",
             cutoff,
-            f"not {_OPEN_RESTORE} and successor_id not in (select id from session)",
+            f"not {OPEN_RESTORE} and successor_id not in (select id from session)",
         ),
     ]
     if checkpoints_before is not None:
-        needed = f"id not in (select checkpoint_id from restore where {_OPEN_RESTORE})"
+        needed = f"id not in (select checkpoint_id from restore where {OPEN_RESTORE})"
         by_age.append(("checkpoint", "id", "created_at", checkpoints_before, needed))
     for table, key, age, before, also in by_age:
         most = limit if table == "gateway_evidence" else limit * 100

@@ -83,7 +83,8 @@ def by_status(db: Database, status: SessionStatus) -> tuple[Session, ...]:
     return _SESSIONS.select(db, "status = ? order by created_at, rowid", (status,))
 
 
-_OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
+#: A restore that is not over. It needs the session that it ends, and the one that it begins.
+OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stuck')"
 
 
 def abandoned_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, ...]:
@@ -93,8 +94,8 @@ def abandoned_before(db: Database, cutoff: datetime, limit: int) -> tuple[str, .
         f"select id from session where status in ({rows.literals(WITHOUT_AGENT)}) and updated_at < ?"
         f" and {_HAS_NO_PROCESS}"
         " and id not in (select session_id from apply_journal where state in ('staging', 'committed', 'stuck'))"
-        f" and id not in (select session_id from restore where {_OPEN_RESTORE})"
-        f" and id not in (select successor_id from restore where {_OPEN_RESTORE})"
+        f" and id not in (select session_id from restore where {OPEN_RESTORE})"
+        f" and id not in (select successor_id from restore where {OPEN_RESTORE})"
         " order by updated_at, rowid limit ?"
     )
     return tuple(rows.column(db, sql, (cutoff, limit)))

@@ -47,9 +47,10 @@ from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch
 from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyRegistry
+from intercom.sessions.presence import Presence
 from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
-from intercom.sessions.registry import Presence, SessionRegistry
+from intercom.sessions.registry import SessionRegistry
 from intercom.sessions.server_information import MakeEntries, ServerInformation
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures

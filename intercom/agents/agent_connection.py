@@ -37,7 +37,7 @@ from intercom.sessions.messages import (
     Proposed,
     key_of,
 )
-from intercom.sessions.registry import Presence
+from intercom.sessions.presence import Presence
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.tool import Tool

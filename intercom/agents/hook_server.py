@@ -44,7 +44,7 @@ from intercom.sessions.messages import (
     Wanted,
     key_of,
 )
-from intercom.sessions.registry import Presence
+from intercom.sessions.presence import Presence
 from intercom.sessions.request_kinds import PermissionAnswer, to_json
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.workspace import files

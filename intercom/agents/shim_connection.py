@@ -44,7 +44,7 @@ from intercom.model import crash_points, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
-from intercom.sessions.registry import Presence
+from intercom.sessions.presence import Presence
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.agents")

@@ -26,7 +26,7 @@ from intercom.local.processes import is_running
 from intercom.model.config import Config
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import key_of
-from intercom.sessions.registry import Presence
+from intercom.sessions.presence import Presence
 from intercom.web_server.request import too_many
 
 #: The limits of one session's log, in events and bytes, and of all logs, in bytes. The oldest events go first.

@@ -17,7 +17,7 @@ from actors import Actor, System
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import listener, request, sessions, streamable
 from intercom.model.session import SessionStatus
-from intercom.sessions.registry import Presence
+from intercom.sessions.presence import Presence
 from intercom.sessions.request_kinds import APPROVED
 from intercom.web_server.request import Refusal
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, until

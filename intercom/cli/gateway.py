@@ -35,7 +35,8 @@ from intercom.gateway.client_entries import Dialect, Note
 from intercom.gateway.client_files import ClientFile
 from intercom.gateway.client_import import ImportPlan, Move, literal_secrets
 from intercom.gateway.directory_check import missing_program
-from intercom.gateway.downstream_config import DownstreamConfig, Transport, references, to_json
+from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.health_report import target_of
 from intercom.gateway.import_receipt import Kind, Outcome, Receipt, Undone, UndoReport
 from intercom.gateway.masked_diff import (

@@ -30,15 +30,8 @@ from attrs import evolve, field, frozen
 
 from intercom.gateway import json_settings as read
 from intercom.gateway import variables
-from intercom.gateway.downstream_config import (
-    NAME_LENGTH,
-    SCHEMA_VERSION,
-    UNUSED_BY_HTTP,
-    UNUSED_BY_STDIO,
-    DownstreamConfig,
-    Transport,
-    structure,
-)
+from intercom.gateway.downstream_config import NAME_LENGTH, SCHEMA_VERSION, DownstreamConfig, Transport
+from intercom.gateway.downstream_file import UNUSED_BY_HTTP, UNUSED_BY_STDIO, structure
 from intercom.gateway.json_settings import Fault, Place, SettingsError, Unfit, plain
 
 

@@ -26,7 +26,8 @@ from intercom.gateway import client_files
 from intercom.gateway.client_entries import ClientEntry, Dialect, Note, read_entry
 from intercom.gateway.client_files import ClientFile, KeyPath, Unmergeable, read_text
 from intercom.gateway.directory import FILE_BYTES, ROLES_FILE, directory_fault, read_directory, read_roles
-from intercom.gateway.downstream_config import NAME_LENGTH, DownstreamConfig, Transport, check, to_json
+from intercom.gateway.downstream_config import NAME_LENGTH, DownstreamConfig, Transport
+from intercom.gateway.downstream_file import check, to_json
 from intercom.gateway.import_receipt import (
     IMPORTS,
     RECEIPT,

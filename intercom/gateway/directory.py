@@ -18,7 +18,8 @@ from attrs import evolve, field, frozen
 
 from intercom.gateway.assignments import Assignments
 from intercom.gateway.assignments import parse as parse_assignments
-from intercom.gateway.downstream_config import DownstreamConfig, check
+from intercom.gateway.downstream_config import DownstreamConfig
+from intercom.gateway.downstream_file import check
 from intercom.gateway.json_settings import BadJson, Fault, key_lines, parse_json
 from intercom.gateway.roles import ANY, NO_ROLES, Capability, Effect, Roles
 from intercom.gateway.roles import parse as parse_roles

@@ -19,7 +19,8 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from intercom.gateway.budgets import duration
 from intercom.gateway.carrier import CarrierDetail
 from intercom.gateway.connection import Connection, Listener
-from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, host_of, to_json
+from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, host_of
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.json_settings import plain
 from intercom.gateway.lists import Lists, read_lists

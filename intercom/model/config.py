@@ -15,13 +15,7 @@ from attrs import Factory, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
 from intercom.model.errors import InvalidArguments
-from intercom.model.limits import (
-    BASE_URL,
-    BASE_URL_FORM,
-    CHANNEL_ID,
-    HEADER,
-    LOOKS_LIKE,
-)
+from intercom.model.limits import BASE_URL, BASE_URL_FORM, CHANNEL_ID, HEADER, LOOKS_LIKE
 from intercom.model.request import OperationKind, PromptType, RiskLevel
 from intercom.model.setting_checks import (
     DAYS,

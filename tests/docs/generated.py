@@ -24,7 +24,7 @@ from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
-from intercom.gateway import downstream_config, json_settings
+from intercom.gateway import downstream_file, json_settings
 from intercom.model.config_tables import Table, tables
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access
@@ -69,7 +69,7 @@ def _setting_table(table: Table) -> Iterator[str]:
 
 def gateway_files() -> str:
     """Every key of a downstream's file, by table."""
-    whole = downstream_config._DOWNSTREAM
+    whole = downstream_file._DOWNSTREAM
     named = {"The file of a server": whole, **{f"`{name}`": table for name, table in whole.below.items()}}
     return "\n".join(line for title, table in named.items() for line in _key_table(title, table))
 

@@ -13,9 +13,9 @@ import pytest
 from intercom.agents import role_token
 from intercom.agents.shim.link import ROLE_TOKEN
 from intercom.cli import ctl, main
-from intercom.gateway import assignments, downstream_config, roles
+from intercom.gateway import assignments, downstream_file, roles
 from intercom.gateway.client_import import OWN_NAME
-from intercom.gateway.downstream_config import check
+from intercom.gateway.downstream_file import check
 from intercom.gateway.roles import LintKind, decide, lint
 from intercom.gateway.tool_arguments import read_arguments
 from tests.cli.conftest import own_home
@@ -77,7 +77,7 @@ def test_the_files_that_the_page_shows_have_no_fault() -> None:
 
 
 def test_every_key_of_the_gateway_s_files_is_in_the_reference() -> None:
-    tables = [downstream_config._DOWNSTREAM, *downstream_config._DOWNSTREAM.below.values()]
+    tables = [downstream_file._DOWNSTREAM, *downstream_file._DOWNSTREAM.below.values()]
     assert [key.name for table in tables for key in table.keys if not key.doc] == []
     page = (DOCS / "reference/gateway-files.md").read_text().partition("## roles.json")[2]
     told = set(re.findall(r"^\| `(?:\w+\[\]\.)?(\w+)` \|", page, re.MULTILINE))

@@ -17,7 +17,7 @@ from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.budgets import MICROS
 from intercom.gateway.call_cards import Target, operation_of, shown_arguments
 from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, error_text
-from intercom.gateway.downstream_config import to_json
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError, SignInChanged, downstream_name
 from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway

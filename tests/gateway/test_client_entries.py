@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from intercom.gateway.client_entries import ClientEntry, Dialect, read_entries, read_entry
-from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand, parse, references, to_json
+from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand, references
+from intercom.gateway.downstream_file import parse, to_json
 from intercom.gateway.json_settings import Place, SettingsError
 from intercom.model.json_types import JsonObject
 

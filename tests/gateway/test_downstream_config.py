@@ -24,12 +24,10 @@ from intercom.gateway.downstream_config import (
     OAuth,
     Sharing,
     Transport,
-    check,
     expand,
-    parse,
     references,
-    to_json,
 )
+from intercom.gateway.downstream_file import check, parse, to_json
 from intercom.gateway.json_settings import SettingsError, key_lines, parse_json, without_comments
 from intercom.gateway.variables import Malformed, Reference, Source, escape
 from intercom.model.json_types import JsonObject

@@ -26,7 +26,8 @@ from intercom.gateway.budgets import Budget
 from intercom.gateway.call_cards import Target
 from intercom.gateway.calls import Approval, GatewayCaller
 from intercom.gateway.carrier import LONGEST_MESSAGE
-from intercom.gateway.downstream_config import DownstreamConfig, Sharing, Transport, to_json
+from intercom.gateway.downstream_config import DownstreamConfig, Sharing, Transport
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.messages import CallFailed, Downstream, GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.service import Gateway
 from intercom.model.json_types import JsonObject

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.calls import Answer, Approval, GatewayCaller
-from intercom.gateway.downstream_config import to_json
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.messages import GatewayRefused, InvocationStatus
 from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway

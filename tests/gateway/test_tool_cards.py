@@ -20,7 +20,7 @@ from intercom.gateway import downstream_tasks, offered_tools, pins
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.cards import ToolCards, card_of
 from intercom.gateway.downstream_calls import carry
-from intercom.gateway.downstream_config import to_json
+from intercom.gateway.downstream_file import to_json
 from intercom.gateway.downstream_tasks import ToolsChanged
 from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.messages import Admit, downstream_name

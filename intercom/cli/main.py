@@ -342,6 +342,13 @@ def _rooms(rooms: argparse.ArgumentParser) -> None:
         type=_base_url,
         help="the address at which teams reach this server (default: that on which it listens)",
     )
+    rooms.add_argument(
+        "--web-port",
+        metavar="PORT",
+        type=_port_or_any,
+        default=0,
+        help="the port on 127.0.0.1 of its page for people, another one than that of [web] (default: 0, a free one)",
+    )
 
 
 def _gateway(gateway: Parser) -> None:

@@ -35,7 +35,7 @@ from intercom.cli.serve import (
 )
 from intercom.cli.server_settings import ServerSettings
 from intercom.local import config_file, lock, server_secrets
-from intercom.local.places import ROOMS_IPC_NAME, places
+from intercom.local.places import ROOMS_IPC_NAME, Places, places
 from intercom.local.server_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
 from intercom.model.config import Config, GatewaySettings, RoomsSettings, SlackSettings
 from intercom.model.setting_checks import is_loopback
@@ -69,7 +69,7 @@ def settle(options: argparse.Namespace, environ: Mapping[str, str]) -> ServerSet
         rooms = evolve(rooms, public_url=options.public_url)
     secrets = server_secrets.read(rooms, environ)
     return ServerSettings(
-        _alone(config, rooms, where.ipc_name, options.host, options.port, where.state_dir),
+        _alone(config, rooms, options, where),
         where,
         path,
         None,
@@ -91,23 +91,23 @@ def _database(rooms: RoomsSettings, given: str | None, environ: Mapping[str, str
     return rooms, None
 
 
-def _alone(config: Config, rooms: RoomsSettings, name: str, host: str, port: int, state_dir: str) -> Config:
+def _alone(config: Config, rooms: RoomsSettings, options: argparse.Namespace, where: Places) -> Config:
     """Return the configuration of a server that shares no file, port or connection with the ordinary one."""
     public = () if rooms.public_url is None else (urlsplit(rooms.public_url).netloc,)
     return evolve(
         config,
-        ipc_name=name,
-        http_host=host,
-        http_port=port,
+        ipc_name=where.ipc_name,
+        http_host=options.host,
+        http_port=options.port,
         http_token_required=True,
         http_allowed_hosts=(*config.http_allowed_hosts, *public),
-        database=evolve(config.database, path=Path(state_dir) / "data" / name / "server.db"),
+        database=evolve(config.database, path=Path(where.state_dir) / "data" / where.ipc_name / "server.db"),
         # Two servers on one Slack app would each miss some of what people do.
         slack=SlackSettings(),
         # No agent that could call its tools connects here.
         gateway=GatewaySettings(),
         # Programs and the proxy find the ordinary server at that port, and show it their secrets.
-        web=evolve(config.web, port=0, public_url=None, members={}),
+        web=evolve(config.web, port=options.web_port, public_url=None, members={}),
         logging=evolve(config.logging, file=None),
         rooms=rooms,
     )

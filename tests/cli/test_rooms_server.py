@@ -78,6 +78,7 @@ def test_it_takes_the_users_settings_of_rooms_and_leaves_the_rest_to_the_other_s
     assert config.ctl.trust_agent_processes
     assert config.gateway == GatewaySettings()
     assert config.web == WebSettings(push_contact="mailto:alex@example.org")
+    assert settled("--web-port", "4322").config.web.port == 4322
     assert (config.http_port, config.ipc_name) == (0, ROOMS_IPC_NAME)
     assert config.slack.channel_id is None
     assert config.logging.file is None
@@ -93,6 +94,7 @@ def test_a_public_url_is_a_name_that_the_server_has(where: Places) -> None:
     ("words", "says"),
     [
         (["--port", "99999"], "must be a port"),
+        (["--web-port", "99999"], "must be a port"),
         (["--host", "example.org"], "must be an IP address of this machine"),
         (["--public-url", "rooms.example.org"], "must be an address like https://rooms.example.org"),
     ],

@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,17 @@ def free_port() -> int:
 
 
 class Node:
-    """One process that serves rooms. Without a database it uses SQLite in its home. `environ` is added to its
-    environment."""
+    """One process that serves rooms. Without a database it uses SQLite in its home. `words` are added to its command
+    line, and `environ` to its environment."""
 
-    def __init__(self, root: Path, database: str | None = None, config: str = CONFIG, **environ: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        database: str | None = None,
+        config: str = CONFIG,
+        words: Sequence[str] = (),
+        **environ: str,
+    ) -> None:
         root.mkdir(exist_ok=True)
         self.home = Home(root)
         self.home.configure(config)
@@ -55,7 +62,7 @@ class Node:
         self.process: Started | None = None
         self.starts = 0
         self._environ = self.home.environ | environ
-        self._words = ["--host", "127.0.0.1", "--port", str(self.port), "--ipc-name", root.name]
+        self._words = ["--host", "127.0.0.1", "--port", str(self.port), "--ipc-name", root.name, *words]
         if database is not None and database.startswith("postgresql:"):
             # As people do it: a password does not belong in a list of processes.
             self._environ["DATABASE_URL"] = database

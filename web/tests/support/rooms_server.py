@@ -69,11 +69,9 @@ def fill(node: Node, room: str, count: int) -> None:
 
 async def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="rooms-", dir="/tmp"))
-    config = (
-        f"[ctl]\ntrust_agent_processes = true\n[web]\nport = {free_port()}\n"
-        "[rooms]\nloop_budget = 0\nposts_per_minute = 0\n"
-    )
-    node = Node(root / "node", None, config, PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    config = "[ctl]\ntrust_agent_processes = true\n[rooms]\nloop_budget = 0\nposts_per_minute = 0\n"
+    words = ("--web-port", str(free_port()))
+    node = Node(root / "node", None, config, words, PYTHONPATH=os.environ.get("PYTHONPATH", ""))
     try:
         await trio.to_thread.run_sync(node.start)
         say(api=node.url)

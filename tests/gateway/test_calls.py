@@ -221,10 +221,18 @@ async def test_a_cached_answer_has_a_record_of_its_own_and_says_so(tmp_path: Pat
 async def test_an_answer_from_before_the_end_of_a_write_is_not_kept(tmp_path: Path) -> None:
     async with running(tmp_path, readOnly=["read"], cache="10m") as gateway, trio.open_nursery() as nursery:
         writer, reader = Agent(gateway), Agent(gateway, Client("bob"))
-        nursery.start_soon(writer.call, "write", {"do": "overlap"})
+        ended = trio.Event()
+
+        async def write() -> None:
+            await writer.call("write", {"do": "overlap"})
+            ended.set()
+
+        nursery.start_soon(write)
         with trio.fail_after(20):
             await writer.client.heard.wait()
         assert said(await reader.call("read"))["n"] == 1
+        with trio.fail_after(20):
+            await ended.wait()
         assert said(await reader.call("read"))["n"] == 2
 
 

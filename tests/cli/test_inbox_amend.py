@@ -18,6 +18,8 @@ from tests.support.terminal import Terminal, on_terminal
 pytestmark = pytest.mark.real_time
 
 DOWN = "\x1b[B"
+#: Empties a field.
+EMPTY = "\x15"
 _NOT_SEEN = re.compile(r"(\d+) of (\d+) lines not seen")
 
 
@@ -26,8 +28,7 @@ async def inbox(at: Scene, **environ: str) -> AsyncIterator[Terminal]:
     """An inbox in which the agent's proposal is selected, and its keys count."""
     async with on_terminal(CTL_AT_HOME, at.env | environ) as screen:
         await screen.until("Add a line")
-        screen.type(DOWN)
-        await screen.until("+++ b/notes.txt")
+        await screen.press(DOWN, "+++ b/notes.txt")
         # Its keys count once some of its lines have been on the screen.
         while (found := _NOT_SEEN.search(await screen.until("↑↓"))) and found[1] == found[2]:
             pass
@@ -36,16 +37,9 @@ async def inbox(at: Scene, **environ: str) -> AsyncIterator[Terminal]:
 
 async def test_some_hunks_are_approved_after_they_were_shown(tmp_path: Path) -> None:
     async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
-        entered = ""
-        screen.type("h")
-        await screen.until("by number")
-        # What is typed before the field is there is discarded.
-        while "1-1,3" not in entered:
-            screen.type("1-1,3")
-            with trio.move_on_after(5):
-                entered = await screen.until("1-1,3")
-        screen.type("\r")
-        shown = await screen.until("[y/N] ")
+        await screen.press("h", "by number")
+        await screen.press(f"{EMPTY}1-1,3", "1-1,3")
+        shown = await screen.press("\r", "[y/N] ")
         assert "+LINE 28" in shown
         assert "+LINE 15" not in shown
         screen.type("y\n")
@@ -61,8 +55,7 @@ async def test_some_hunks_are_approved_after_they_were_shown(tmp_path: Path) -> 
 async def test_an_edit_that_is_not_agreed_to_leaves_the_card_open(tmp_path: Path, answer: str, says: str) -> None:
     program = editor(tmp_path, "printf 'three\\n' >> \"$1\"")
     async with scene(tmp_path) as at, inbox(at, EDITOR=program, TMPDIR=str(tmp_path)) as screen:
-        screen.type("e")
-        await screen.until("+three")
+        await screen.press("e", "+three")
         await screen.until("[y/N] ")
         back = ""
         while not back:
@@ -82,8 +75,7 @@ async def test_an_edit_that_is_not_agreed_to_leaves_the_card_open(tmp_path: Path
 async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
     program = editor(tmp_path, "echo 'notes.txt:2: why?' >> \"$1\"")
     async with scene(tmp_path) as at, inbox(at, EDITOR=program, TMPDIR=str(tmp_path)) as screen:
-        screen.type("c")
-        assert "notes.txt:2: why?" in await screen.until("[y/N] ")
+        assert "notes.txt:2: why?" in await screen.press("c", "[y/N] ")
         screen.type("y\n")
         await screen.until("changes requested")
         await screen.until("press enter")
@@ -95,9 +87,8 @@ async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
 
 async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) -> None:
     async with scene(tmp_path) as at, inbox(at) as screen:
-        screen.type("p")
         # What earlier steps left on the plain terminal is gone.
-        await screen.until("\x1b[H\x1b[J")
+        await screen.press("p", "\x1b[H\x1b[J")
         await screen.until("from now on this passes without you")
         await screen.until("[y/N] ")
         screen.type("y\n")
@@ -114,15 +105,9 @@ async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) ->
 
 async def test_what_the_server_refuses_is_read_before_the_inbox_covers_it(tmp_path: Path) -> None:
     async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
-        entered = ""
-        screen.type("h")
-        await screen.until("by number")
-        while "1-7" not in entered:
-            screen.type("1-7")
-            with trio.move_on_after(5):
-                entered = await screen.until("1-7")
-        screen.type("\r")
-        await screen.until("there is no hunk 4")
+        await screen.press("h", "by number")
+        await screen.press(f"{EMPTY}1-7", "1-7")
+        await screen.press("\r", "there is no hunk 4")
         await screen.until("press enter")
         screen.type("\n")
         assert "\x1b[?1049h" in await screen.until("there is no hunk 4")

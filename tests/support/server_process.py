@@ -155,17 +155,30 @@ class Home:
     @asynccontextmanager
     async def person(self, workspace: Path | None = None) -> AsyncIterator[Person]:
         """Somebody at the local socket, who sees the cards of this workspace, or all."""
-        token = await trio.Path(self.places.token_file).read_text()
         async with trio.open_nursery() as nursery:
-            watch = Peer(await trio.open_unix_socket(self.places.ctl_socket), token.strip())
-            while not (reply := await watch.ask("watch"))["ok"]:
+            watch, reply = await _ask(self.places, "watch")
+            while not reply["ok"]:
                 # A server that has only just come may be busy: what a person sees then is "try again".
                 assert reply["error_code"] == "unavailable", reply
                 await trio.sleep(0.1)
+                reply = await watch.ask("watch")
             person = Person(self.places, watch, None if workspace is None else str(workspace))
             nursery.start_soon(person.follow)
             yield person
             nursery.cancel_scope.cancel()
+
+
+async def _ask(where: Places, command: str, **fields: Any) -> tuple[Peer, dict[str, Any]]:
+    """Connect to the server, and ask; the connection and the reply. Like ctl, the token is read after connecting, and
+    again if it was refused: the server that comes after another one writes its own once it listens."""
+    while True:
+        stream = await trio.open_unix_socket(where.ctl_socket)
+        token = await trio.Path(where.token_file).read_text()
+        peer = Peer(stream, token.strip())
+        reply = await peer.ask(command, **fields)
+        if reply.get("error_code") != "unauthorized" or token == await trio.Path(where.token_file).read_text():
+            return peer, reply
+        await stream.aclose()
 
 
 class Person:
@@ -214,9 +227,9 @@ class Person:
 
     async def say(self, command: str, **fields: Any) -> dict[str, Any]:
         """Ask the server for something; the whole reply."""
-        token = await trio.Path(self._where.token_file).read_text()
-        async with await trio.open_unix_socket(self._where.ctl_socket) as stream:
-            return await Peer(stream, token.strip()).ask(command, **fields)
+        peer, reply = await _ask(self._where, command, **fields)
+        await peer.stream.aclose()
+        return reply
 
     async def do(self, command: str, **fields: Any) -> Any:
         """The same for what must succeed; its data."""

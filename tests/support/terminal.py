@@ -23,7 +23,11 @@ class Terminal:
     async def until(self, *texts: str) -> str:
         """What was printed up to and with the first of these texts, from where the last one ended."""
         while not (found := [text for text in texts if text in self._seen]):
-            more = await self._read()
+            try:
+                more = await self._read()
+            except trio.Cancelled:
+                print(f"waited for {' or '.join(map(repr, texts))}; it printed {self._seen!r}")
+                raise
             assert more, f"it ended without {' or '.join(map(repr, texts))}; it printed {self._seen!r}"
             self._seen += more
         first = min(found, key=self._seen.index)
@@ -49,6 +53,14 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
+
+    async def press(self, keys: str, *texts: str) -> str:
+        """Type keys until one of these texts is printed, and return what `until` does. A program that discards what was
+        typed before its screen was there may discard them on a busy machine: they must do no harm a second time."""
+        while True:
+            self.type(keys)
+            with trio.move_on_after(5):
+                return await self.until(*texts)
 
     async def _read(self) -> str:
         await trio.lowlevel.wait_readable(self._descriptor)

@@ -18,8 +18,6 @@ from tests.support.terminal import Terminal, on_terminal
 pytestmark = pytest.mark.real_time
 
 DOWN = "\x1b[B"
-#: Empties a field.
-EMPTY = "\x15"
 _NOT_SEEN = re.compile(r"(\d+) of (\d+) lines not seen")
 
 
@@ -35,10 +33,17 @@ async def inbox(at: Scene, **environ: str) -> AsyncIterator[Terminal]:
         yield screen
 
 
+async def enter_hunks(screen: Terminal, numbers: str) -> None:
+    """Ask for some hunks in the field, once it takes keys: commas more or less change nothing there."""
+    await screen.press("h", "by number")
+    await screen.press(",,,,", ",,,,", again=0.5)
+    screen.type(numbers)
+    await screen.until(numbers)
+
+
 async def test_some_hunks_are_approved_after_they_were_shown(tmp_path: Path) -> None:
     async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
-        await screen.press("h", "by number")
-        await screen.press(f"{EMPTY}1-1,3", "1-1,3")
+        await enter_hunks(screen, "1-1,3")
         shown = await screen.press("\r", "[y/N] ")
         assert "+LINE 28" in shown
         assert "+LINE 15" not in shown
@@ -105,8 +110,7 @@ async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) ->
 
 async def test_what_the_server_refuses_is_read_before_the_inbox_covers_it(tmp_path: Path) -> None:
     async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
-        await screen.press("h", "by number")
-        await screen.press(f"{EMPTY}1-7", "1-7")
+        await enter_hunks(screen, "1-7")
         await screen.press("\r", "there is no hunk 4")
         await screen.until("press enter")
         screen.type("\n")

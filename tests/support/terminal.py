@@ -26,9 +26,9 @@ class Terminal:
             try:
                 more = await self._read()
             except trio.Cancelled:
-                print(f"waited for {' or '.join(map(repr, texts))}; it printed {self._seen!r}")
+                print(f"waited for {' or '.join(map(repr, texts))}; it printed {self._seen[-900:]!r}")
                 raise
-            assert more, f"it ended without {' or '.join(map(repr, texts))}; it printed {self._seen!r}"
+            assert more, f"it ended without {' or '.join(map(repr, texts))}; it printed {self._seen[-900:]!r}"
             self._seen += more
         first = min(found, key=self._seen.index)
         before, _, self._seen = self._seen.partition(first)
@@ -54,12 +54,13 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
 
-    async def press(self, keys: str, *texts: str) -> str:
-        """Type keys until one of these texts is printed, and return what `until` does. A program that discards what was
-        typed before its screen was there may discard them on a busy machine: they must do no harm a second time."""
+    async def press(self, keys: str, *texts: str, again: float = 5) -> str:
+        """Type keys every `again` seconds until one of these texts is printed, and return what `until` does. A program
+        that discards what was typed before its screen was there may discard them: they must do no harm a second
+        time."""
         while True:
             self.type(keys)
-            with trio.move_on_after(5):
+            with trio.move_on_after(again):
                 return await self.until(*texts)
 
     async def _read(self) -> str:

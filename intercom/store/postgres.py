@@ -19,7 +19,8 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from threading import Lock
 from typing import ClassVar, Generic, TypeVar
@@ -194,22 +195,41 @@ class Listener(Actor):
         pauses = _pauses()
         while True:
             try:
-                db = await trio.to_thread.run_sync(self._connected, abandon_on_cancel=True)
-                try:
+                async with self._connection() as db:
                     pauses = _pauses()
                     # What was notified in the meantime was not heard.
                     self._call("")
                     await self._listen(db)
-                finally:
-                    db.close()
             except (psycopg.Error, OSError, Unreachable, DatabaseError) as error:
                 logger.debug("wake-ups of other nodes are not heard now: %s", error)
             await trio.sleep(next(pauses))
 
-    def _connected(self) -> psycopg.Connection[TupleRow]:
-        made = self._server.connect(autocommit=True)
-        made.execute(f"listen {CHANNEL}")
-        return made
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[psycopg.Connection[TupleRow]]:
+        """Connect in a thread, which cannot be cancelled: it closes a connection that came too late."""
+        opened: list[psycopg.Connection[TupleRow]] = []
+        lock, is_over = Lock(), False
+
+        def connect() -> psycopg.Connection[TupleRow]:
+            made = self._server.connect(autocommit=True)
+            try:
+                made.execute(f"listen {CHANNEL}")
+            except BaseException:
+                made.close()
+                raise
+            with lock:
+                opened.append(made)
+                if is_over:
+                    made.close()
+            return made
+
+        try:
+            yield await trio.to_thread.run_sync(connect, abandon_on_cancel=True)
+        finally:
+            with lock:
+                is_over = True
+                for each in opened:
+                    each.close()
 
     async def _listen(self, db: psycopg.Connection[TupleRow]) -> None:
         while True:

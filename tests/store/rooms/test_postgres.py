@@ -625,6 +625,28 @@ async def test_connections_have_our_name_and_no_more_of_them_than_needed(
         await trio.lowlevel.checkpoint()
 
 
+async def test_a_connection_that_opens_after_the_node_has_stopped_is_closed(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_connecting, go, made = trio.Event(), threading.Event(), []
+    connect, loop = Server.connect, trio.lowlevel.current_trio_token()
+
+    def late(server: Server, *, autocommit: bool = False) -> Any:
+        if autocommit:
+            loop.run_sync_soon(is_connecting.set)
+            go.wait()
+        made.append(connect(server, autocommit=autocommit))
+        return made[-1]
+
+    monkeypatch.setattr(Server, "connect", late)
+    async with node(postgres.url(database)):
+        await is_connecting.wait()
+        before = len(made)
+    go.set()
+    while len(made) == before or not all(each.closed for each in made):
+        await trio.lowlevel.checkpoint()
+
+
 def test_a_password_is_masked_wherever_texts_are_masked(database_url: str) -> None:
     server = Server.at(database_url)
     assert PASSWORD not in repr(server) + str(server) + server.where

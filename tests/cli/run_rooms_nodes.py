@@ -27,7 +27,7 @@ from tests.support.postgres import database, database_url, postgres
 
 __all__ = ["database", "database_url", "postgres"]
 
-pytestmark = pytest.mark.real_time(seconds=120)
+pytestmark = pytest.mark.real_time
 PUBLIC = "https://rooms.example.org"
 
 

@@ -215,7 +215,7 @@ async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(ctl_gateway.time, "sleep", sleep)
     async with ctl_server(tmp_path, made) as server:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             done = await run(server.environ, "gateway", "tail", "-f")
     assert done.returncode == 130
     lines = done.stdout.decode().splitlines()

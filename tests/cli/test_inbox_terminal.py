@@ -17,7 +17,7 @@ from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.support.terminal import Terminal, on_terminal
 
-pytestmark = pytest.mark.real_time(seconds=40)
+pytestmark = pytest.mark.real_time
 
 LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
 DOWN, ESCAPE = "\x1b[B", "\x1b"

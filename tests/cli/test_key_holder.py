@@ -24,7 +24,7 @@ from tests.cli.test_ctl_signed import PIN, Scene, ctl, make_key, scene
 from tests.support.keys import Key
 from tests.support.terminal import Terminal, on_terminal
 
-pytestmark = pytest.mark.real_time(seconds=90)
+pytestmark = pytest.mark.real_time
 
 SHELL = ["bash", "--norc", "--noprofile", "-i"]
 COMMAND = f"{sys.executable} -m intercom.cli.ctl"

@@ -353,7 +353,7 @@ def typed(block: str, base: str) -> str:
     return block.replace("http://127.0.0.1:7423", base)
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_who_types_what_the_page_says_reaches_a_concluded_room(where: Places) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -29,7 +29,7 @@ from tests.examples.test_rooms import calling, read_room
 from tests.rooms.node import Node, nodes
 from tests.support.server_process import Home
 
-pytestmark = pytest.mark.real_time(seconds=120)
+pytestmark = pytest.mark.real_time
 
 __all__ = ["claude_home", "codex_home"]
 

@@ -103,7 +103,7 @@ class Agent:
 
     async def call(self, tool: str, arguments: JsonObject | None = None, **more: Any) -> JsonObject:
         caller = GatewayCaller(AgentIdentity(self.client.id), self.client, "s1", self._ask, modern=self.modern)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             return await self.gateway.call_tool(caller, f"files__{tool}", {"arguments": arguments or {}, **more})
 
 
@@ -132,7 +132,7 @@ async def running_with_records(
     roles = {"roles": [{"role": "dev", "capabilities": ["files.*"], **(role or {})}], "defaultRole": "dev"}
     (directory / "roles.json").write_text(json.dumps(roles))
     async with gateway_in(tmp_path, directory) as (gateway, _store, reader, news):
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while not gateway.listed(AgentIdentity("anybody")):
                 await news.changed.wait()
         yield gateway, reader
@@ -162,7 +162,7 @@ async def test_a_call_with_answers_that_a_killed_server_had_sent_is_not_one_that
     roles = {"roles": [{"role": "dev", "capabilities": ["files.*"]}], "defaultRole": "dev"}
     (directory / "roles.json").write_text(json.dumps(roles))
     async with gateway_in(tmp_path, directory) as (gateway, _store, _reader, _news):
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await gateway.log.ready()
         names = {"run_id": "s1", "agent_id": "alice", "agent_role": "dev", "tool": "files", "method": "write"}
         # It has no end, as after a kill.
@@ -172,7 +172,7 @@ async def test_a_call_with_answers_that_a_killed_server_had_sent_is_not_one_that
         caller = GatewayCaller(AgentIdentity("alice"), agent.client, "s1", agent._ask, call="call 2")
         params: JsonObject = {"name": "write", "requestState": "s", "inputResponses": {}}
         with (
-            trio.fail_after(20),
+            trio.fail_after(120),
             pytest.raises(GatewayRefused, match="it was sent, it may have had its effect") as refused,
         ):
             await gateway.calls.carry_out(caller, Target("files", "write", "files__write"), "tools/call", params, {})
@@ -228,10 +228,10 @@ async def test_an_answer_from_before_the_end_of_a_write_is_not_kept(tmp_path: Pa
             ended.set()
 
         nursery.start_soon(write)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await writer.client.heard.wait()
         assert said(await reader.call("read"))["n"] == 1
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await ended.wait()
         assert said(await reader.call("read"))["n"] == 2
 
@@ -240,7 +240,7 @@ async def test_a_persons_call_makes_what_is_known_old(tmp_path: Path) -> None:
     async with running_with_records(tmp_path, readOnly=["read"], cache="10m") as (gateway, reader):
         assert said(await Agent(gateway).call("read"))["n"] == 1
         people = GatewayPeople(gateway, gateway.memory.store, reader)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await people.call("files", "read", None, "kim")
             assert said(await Agent(gateway).call("read"))["n"] == 1
             await people.call("files", "write", None, "kim")
@@ -283,7 +283,7 @@ async def test_a_call_that_was_sent_costs_also_without_a_result(tmp_path: Path) 
     async with running_with_records(tmp_path, budget=budget) as (gateway, reader):
         with pytest.raises(RpcError):
             await Agent(gateway).call("read", {"do": "fail"})
-        with trio.fail_after(20), pytest.raises(InvalidArguments):
+        with trio.fail_after(120), pytest.raises(InvalidArguments):
             await GatewayPeople(gateway, gateway.memory.store, reader).call("files", "read", '{"do": "fail"}', "kim")
         with pytest.raises(GatewayRefused, match="2 calls a day"):
             await Agent(gateway).call("read")
@@ -379,7 +379,7 @@ async def test_a_rule_that_was_saved_before_a_call_decides_about_it(tmp_path: Pa
             rules = {"capabilities": ["files.*"], "ask": [], "deny": []}
             rules |= {} if effect == "allow" else {effect: ["files.write"]}
             file.write_text(json.dumps({"roles": [{"role": "dev", **rules}], "defaultRole": "dev"}))
-            with trio.fail_after(20):
+            with trio.fail_after(120):
                 found = await people.explain("dev", "files", "write")
             assert [each.effect for each in found.decisions] == [effect]
 
@@ -391,7 +391,7 @@ async def test_agents_are_told_when_their_lists_change_by_a_file(tmp_path: Path,
         gateway.listen("an agent", told.set)
         before = gateway.listed(AgentIdentity("an agent"))
         file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await gateway.reload()
             await told.wait()
         assert gateway.listed(AgentIdentity("an agent")) != before
@@ -402,7 +402,7 @@ async def test_a_file_that_does_not_change_is_not_read_again(tmp_path: Path, mon
     directory.mkdir()
     (directory / "roles.json").write_text('{"roles": []}')
     async with gateway_in(tmp_path, directory) as (gateway, _store, _reader, _news):
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             first = await gateway.current()
             for _ in range(3):
                 assert await gateway.current() is first

@@ -91,7 +91,7 @@ class People:
         return await self.until(name, is_ready)
 
     async def until(self, name: str, fits: Callable[[DownstreamView], bool]) -> DownstreamView:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while True:
                 changed = self.news.changed
                 for view in await self.people.list():
@@ -111,7 +111,7 @@ class People:
         caller = GatewayCaller(identity, _Port(), session, _Asked(answer))
         [name] = [each.name for each in self.gateway.snapshot.catalog.entries if each.tool == tool]
         try:
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await self.gateway.call_tool(caller, name, {"arguments": {}})
         except GatewayRefused as refused:
             return refused.status.value
@@ -408,7 +408,7 @@ async def test_a_person_has_a_connection_of_their_own_only_while_they_call(tmp_p
         content: Any = done.result["content"]
         pid = int(content[0]["text"])
         assert pid != main
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await ended(pid)
 
 

@@ -78,12 +78,12 @@ class Rig:
         return [str(each["name"]) for each in self.gateway.listed(ANYBODY)]
 
     async def until(self, names: list[str]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while self.names() != names:
                 await self.news.changed.wait()
 
     async def card(self) -> Card:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while not self.gateway.cards.cards():
                 await trio.testing.wait_all_tasks_blocked(0.01)
         (card,) = self.gateway.cards.cards()
@@ -168,7 +168,7 @@ async def test_a_downstream_that_offers_the_old_tools_again_closes_its_card(tmp_
         card = await rig.card()
         rig.offer(READ)
         await rig.read_lists_again()
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while rig.gateway.cards.cards():
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert rig.shown[-1].state is CardState.CLOSED

@@ -139,7 +139,7 @@ def test_a_path_too_long_for_a_socket_is_said_so(tmp_path: Path) -> None:
 
 async def served(listener: LocalListener, path: str) -> None:
     """Whoever connects now is accepted by this listener."""
-    with wire.connect(path) as client, trio.fail_after(30):
+    with wire.connect(path) as client, trio.fail_after(120):
         stream = await listener.accept()
         await stream.send_all(b"hello")
         assert client.recv(5) == b"hello"

@@ -328,7 +328,7 @@ async def at_work(served: GatewayHome) -> AsyncIterator[AtWork]:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_every_command_answers_what_its_schema_says(served: GatewayHome) -> None:
     answers.checked.clear()
     async with at_work(served) as at:

@@ -98,7 +98,7 @@ async def racers(connect: Connect, node: Node, room: str) -> list[Caller]:
     return made
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_appends_that_race_are_all_in_the_document(node: Node, connect: Connect) -> None:
     convener = connect(node)
     room = await convener.create("append against append")
@@ -116,7 +116,7 @@ async def test_appends_that_race_are_all_in_the_document(node: Node, connect: Co
     assert sorted(document["content"].split("\n")[: len(lines)]) == sorted(lines)
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_an_update_never_undoes_an_append_that_it_has_not_read(node: Node, connect: Connect) -> None:
     convener = connect(node)
     room = await convener.create("append against update")
@@ -153,7 +153,7 @@ async def test_an_update_never_undoes_an_append_that_it_has_not_read(node: Node,
         assert refused.details["current_version"] > version
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_a_post_that_races_the_conclusion_is_before_it_or_refused(node: Node, connect: Connect) -> None:
     for race in range(RACES):
         ledger = Ledger()
@@ -184,7 +184,7 @@ async def test_a_post_that_races_the_conclusion_is_before_it_or_refused(node: No
         assert text_of(feed[-1]) == "(session_concluded)"
 
 
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_conclusions_that_race_leave_one_which_is_the_last(node: Node, connect: Connect) -> None:
     for race in range(RACES):
         convener = connect(node)

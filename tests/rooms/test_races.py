@@ -32,7 +32,7 @@ Work = Callable[[RoomsDatabase], Written[Any]]
 #: How often each race is run, and how many calls of a kind are in it.
 ROUNDS, CALLS = 10, 8
 
-pytestmark = pytest.mark.real_time(seconds=120)
+pytestmark = pytest.mark.real_time
 
 
 class Race:

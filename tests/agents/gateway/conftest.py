@@ -95,7 +95,7 @@ def gateway_home(*, config: str = CONFIG, roles: dict[str, Any] = ROLES) -> Iter
 async def ready(served: GatewayHome, *tools: str) -> None:
     """Wait until these tools are listed: by default, until both downstreams are connected."""
     wanted = {*(tools or ("old__echo", "new__echo"))}
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         async with served.agent(Way("stdio", OLD)) as agent:
             while not wanted <= {*await agent.names()}:
                 await agent.heard_again("notifications/tools/list_changed")

@@ -13,7 +13,7 @@ from intercom.agents.prompts import Prompt
 from tests.agents.gateway.conftest import GatewayHome, gateway_home, ready
 from tests.agents.gateway.raw_agent import NEW, OLD, RawAgent, Way
 
-pytestmark = [pytest.mark.real_time(seconds=60)]
+pytestmark = [pytest.mark.real_time]
 
 STDIO = [Way("stdio", OLD), Way("stdio", NEW)]
 

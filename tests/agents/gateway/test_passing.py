@@ -13,7 +13,7 @@ from intercom.agents.prompts import Prompt
 from tests.agents.gateway.conftest import GatewayHome
 from tests.agents.gateway.raw_agent import NEW, OLD, WAYS, RawAgent, Refused, Way, refused_with
 
-pytestmark = [pytest.mark.real_time(seconds=20)]
+pytestmark = [pytest.mark.real_time]
 
 
 #: The prompts of the server, which come first.

@@ -15,7 +15,7 @@ from tests.support.async_tests import bounded
 from tests.support.keys import make_key_file
 from tests.support.server_process import Person
 
-pytestmark = [pytest.mark.real_time(seconds=30)]
+pytestmark = [pytest.mark.real_time]
 
 STDIO = Way("stdio", OLD)
 #: Two ways that differ in transport and version.

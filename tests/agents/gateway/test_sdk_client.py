@@ -10,7 +10,7 @@ import pytest
 from tests.agents.gateway.conftest import GatewayHome
 from tests.support.server_process import ERAS
 
-pytestmark = [pytest.mark.real_time(seconds=30)]
+pytestmark = [pytest.mark.real_time]
 
 
 @pytest.mark.parametrize("mode", ERAS)

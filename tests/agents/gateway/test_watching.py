@@ -10,7 +10,7 @@ import trio
 from tests.agents.gateway.conftest import GatewayHome
 from tests.agents.gateway.raw_agent import OLD, RawAgent, Refused, Way
 
-pytestmark = pytest.mark.real_time(seconds=20)
+pytestmark = pytest.mark.real_time
 
 
 async def said(agent: RawAgent, tool: str, **arguments: Any) -> list[str]:

@@ -14,7 +14,7 @@ CALLS = 6
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.real_time(seconds=120)
+@pytest.mark.real_time
 async def test_every_call_is_answered_exactly_once_however_often_the_server_is_killed(mode: str) -> None:
     answers: dict[str, list[str]] = {}
     shown: dict[str, list[float]] = {}

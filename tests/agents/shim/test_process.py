@@ -261,7 +261,7 @@ async def test_once_the_cause_is_mended_the_server_is_started_by_itself() -> Non
             assert await client.shake_hands() == "stand-in"
 
 
-@pytest.mark.real_time(seconds=90)
+@pytest.mark.real_time
 async def test_many_shims_at_once_start_one_server() -> None:
     with stage() as here:
         async with conducted(here) as lives, trio.open_nursery() as nursery:

@@ -153,7 +153,7 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
         id = await only(home)
         await home.until(lambda: is_running(home, id))
         at.end("0")
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             assert (await home.until_over(id)).exit == Exit(code=0)
         assert "here I am" in (await home.app.service.children.output(id)).text
 
@@ -235,7 +235,7 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
     crash_points.hook = None
     assert fallen == ["child.settled"]
     async with at.serving() as home:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             assert (await home.until_over(id)).why is Why.SHUTDOWN
         assert (await home.session(id)).status is SessionStatus.INTERRUPTED
         assert monitors(at) == []

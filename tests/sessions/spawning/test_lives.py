@@ -143,7 +143,7 @@ async def test_one_that_is_killed_from_outside_is_noticed_and_said_so(at: Spawni
     async with at.serving() as home:
         session = await home.start()
         os.kill(int(await home.until_written("pid")), signal.SIGKILL)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             assert (await home.until_over(session.id)).exit == Exit(signal=signal.SIGKILL)
         assert "killed by SIGKILL" in (await home.operator.notice("process ended")).text
 

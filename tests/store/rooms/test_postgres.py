@@ -407,7 +407,7 @@ class Heard:
         self._news = trio.Event()
 
     async def until(self, fits: Callable[[list[str]], bool]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             while not fits(self.ids):
                 await self._news.wait()
 

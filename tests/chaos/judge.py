@@ -352,15 +352,19 @@ def slack(
             if row["verdict"] != tap.word:
                 report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
         elif tap.verdict_id not in taken_back and _is_lost(tap, row, decided.get(tap.card_id, [])):
-            report.faults.append(f"a tap was acknowledged and is lost: {tap}, {row}")
+            times = decided.get(tap.card_id)
+            report.faults.append(f"a tap was acknowledged and is lost: {tap}, taken back: {times}, {row}")
 
 
 def _is_lost(tap: Tap, row: Row, decided: Times) -> bool:
-    """Whether the card was open when Slack was told that this tap is dealt with. (One whose time is up takes no verdict
-    any more, though it may be closed a little later. One that was decided took none either, whatever came of that.)"""
+    """Whether the card was open from this tap until Slack was told that it is dealt with. (One whose time is up takes
+    no verdict any more, though it may be closed a little later. One that was decided meanwhile took none either,
+    whatever came of that.)"""
     if tap.acknowledged is None or row["status"] == "expired":
         return False
-    if any(since - _BLUR_SECONDS <= tap.acknowledged <= until + _BLUR_SECONDS for since, until in decided):
+    # The first delivery may have come too late, and all later ones get the same answer.
+    made = tap.acknowledged if tap.made is None else tap.made
+    if any(since <= tap.acknowledged + _BLUR_SECONDS and made - _BLUR_SECONDS <= until for since, until in decided):
         return False
     ended = row["decided_at"] or row["closed_at"]
     return ended is None or moment(ended) > tap.acknowledged + _BLUR_SECONDS

@@ -34,13 +34,14 @@ SHOWN_SECONDS = 60.0
 
 @define
 class Tap:
-    """One tap: the card, the id of the verdict it makes, its word, and when Slack was told that this is on record (None
-    where it was not)."""
+    """One tap: the card, the id of the verdict it makes, its word, when Slack was told that this is on record (None
+    where it was not), and when it was made."""
 
     card_id: str
     verdict_id: str
     word: str
     acknowledged: float | None = None
+    made: float | None = None
 
 
 @define
@@ -112,7 +113,7 @@ class SlackPeople:
         except CannotDo:
             return
         (pressed,) = envelope.payload["actions"]
-        tap = Tap(pressed["value"], f"slack/{user}/{pressed['action_ts']}", MEANING[action])
+        tap = Tap(pressed["value"], f"slack/{user}/{pressed['action_ts']}", MEANING[action], made=time.time())
         self.taps.append(tap)
         try:
             await envelope.answer()

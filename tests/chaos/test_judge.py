@@ -288,6 +288,18 @@ def test_nor_if_it_was_decided_then_and_that_was_taken_back_later(
     assert [fault.split(":")[0] for fault in scene.faults()] == ["a tap was acknowledged and is lost"] * is_lost
 
 
+@pytest.mark.parametrize(("made", "is_lost"), [(0.5, False), (0.8, True)])
+def test_nor_if_it_came_while_that_stood_and_the_word_that_it_is_too_late_came_afterwards(
+    scene: Scene, made: float, is_lost: bool
+) -> None:
+    scene.rig.slack, scene.rig.shown = SlackPeople("1"), Found()
+    audit.record(scene.db, after(0.3), "decided", "s-a0", "kim", "approve", {"request_id": "p1"})
+    take_back(scene, "p1", "v0", at=after(0.6))
+    tap = Tap("p1", "slack/U1/1.1", "approve", after(0.85).timestamp(), made=after(made).timestamp())
+    scene.rig.slack.taps.append(tap)
+    assert [fault.split(":")[0] for fault in scene.faults()] == ["a tap was acknowledged and is lost"] * is_lost
+
+
 # What agents were told
 
 

@@ -43,7 +43,9 @@ _CHUNK = 256 * 1024
 class NoServer(Exception):
     """No server listens at the socket. `may_be_done` is set if one had got a request that changes something before."""
 
-    may_be_done = False
+    def __init__(self, why: str, *, may_be_done: bool = False) -> None:
+        super().__init__(why)
+        self.may_be_done = may_be_done
 
 
 class Event(NamedTuple):
@@ -107,8 +109,13 @@ def request(places: Places, command: str, fields: JsonObject, *, patience: float
             # The token may be that of the previous server, or its file was removed. The server writes a new one once it
             # has the socket.
             known = token is not None and token == _token(places)
-            if refusal.code != "unauthorized" or known or time.monotonic() >= deadline:
+            if refusal.code != "unauthorized" or known:
                 raise
+            if time.monotonic() >= deadline:
+                if _token(places) is None:
+                    raise
+                # Servers came and went all the time; that the token of each was another's helps nobody.
+                raise _no_server(refusal, may_be_done=is_lost and row.acts and not row.only_shows) from None
         time.sleep(_PAUSE)
 
 
@@ -270,9 +277,7 @@ def _no_server(error: BaseException, *, may_be_done: bool = False) -> Exception:
     if isinstance(error, TimeoutError):
         then = MAY_BE_DONE if may_be_done else "try again"
         return Refusal({"error": f"the server did not answer in time; {then}", "error_code": "unavailable"})
-    none = NoServer(str(error))
-    none.may_be_done = may_be_done
-    return none
+    return NoServer(str(error), may_be_done=may_be_done)
 
 
 __all__ = ["MAY_BE_DONE", "Event", "NoServer", "Refusal", "Watch", "request"]

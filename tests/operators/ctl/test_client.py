@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import trio.testing
 
 from intercom.local.places import Places, places, private_directory
 from intercom.local.server_socket import listen
-from intercom.model.errors import IpcError
+from intercom.model.errors import IpcError, Unauthorized
 from intercom.operators.ctl import client
 from intercom.operators.ctl.client import ANSWER, PATIENCE, NoServer, Refusal, Watch, request
 from intercom.operators.ctl.connection import CtlRequest, failure, read_request, success
@@ -185,11 +186,37 @@ async def test_whether_an_act_without_an_answer_is_done_is_not_claimed(
         await scripted(tmp_path, command, {"id": "a"}, None, None)
 
 
-async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> None:
-    from intercom.model.errors import Unauthorized
+WRONG = failure(Unauthorized("the token is missing or not this server's"))
 
+
+@pytest.mark.parametrize(("left", "told"), [("new", NoServer), (None, Refusal)])
+async def test_a_token_that_is_never_the_right_one_is_given_up(
+    tmp_path: Path, works_for: Callable[[float], None], left: str | None, told: type[Exception]
+) -> None:
+    """Where servers come and go no word of tokens helps; where there is no token, that is what to see to."""
+    works_for(PATIENCE + 2)
+    where = places(environ=environ(tmp_path))
+
+    async def stale(task_status: trio.TaskStatus[None]) -> None:
+        write_token(where.token_file, "old")
+        listener = listen(where.ctl_socket)
+        task_status.started()
+        stream = await listener.accept()
+        await stream.receive_some(65536)
+        os.unlink(where.token_file)
+        if left is not None:
+            write_token(where.token_file, left)
+        await stream.send_all(WRONG)
+        await listener.aclose()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(stale)
+        with pytest.raises(told):
+            await in_thread(where, "approve", {"id": "a"})
+
+
+async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> None:
     server = Scripted(places(environ=environ(tmp_path)))
-    wrong = failure(Unauthorized("the token is missing or not this server's"))
 
     async def stale(task_status: trio.TaskStatus[None]) -> None:
         write_token(server.where.token_file, "old")
@@ -199,7 +226,7 @@ async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> Non
         await stream.receive_some(65536)
         # By now the next server's token is there.
         write_token(server.where.token_file, "new")
-        await stream.send_all(wrong)
+        await stream.send_all(WRONG)
         await listener.aclose()
         await server.run(success(1), task_status=trio.TASK_STATUS_IGNORED)
 

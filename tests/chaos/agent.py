@@ -30,8 +30,6 @@ from mcp_types import Implementation
 
 #: agent-intercom, with the faults that the environment asks for.
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "program_with_faults.py"
-#: Seconds any single thing may take; longer is a fault the judge is told of.
-PATIENCE = 90.0
 
 
 class ShimDied(Exception):
@@ -59,6 +57,8 @@ class Agent:
         self._stop = Path(settings["stop"])
         self._rounds = settings["rounds"]
         self._pause = settings["pause"]
+        #: Seconds a call may take; longer is a fault the judge is told of.
+        self._patience = settings["patience"]
         self._http = settings["http"] if over_http else None
         self._log = open(Path(settings["logs"]) / f"{name}.jsonl", "a")  # noqa: SIM115 - closed with the process
         self._client: Client | None = None
@@ -205,10 +205,10 @@ class Agent:
         self.note("called", tool=tool, arguments=arguments)
         began = time.monotonic()
         try:
-            with trio.fail_after(PATIENCE):
+            with trio.fail_after(self._patience):
                 result = await self._client.call_tool(tool, arguments)
         except trio.TooSlowError:
-            self.note("fault", why=f"{tool} did not return within {PATIENCE:g} s", arguments=arguments)
+            self.note("fault", why=f"{tool} did not return within {self._patience:g} s", arguments=arguments)
             raise ShimDied("no answer") from None
         except Exception as error:
             # With its shim alive a client never sees this; the judge knows which shims were killed.
@@ -264,7 +264,7 @@ class Agent:
             yield stdio_client(command)
             return
         headers = {"Authorization": f"Bearer {self._http['token']}"}
-        patience = httpx2.Timeout(10.0, read=PATIENCE)
+        patience = httpx2.Timeout(10.0, read=self._patience)
         async with httpx2.AsyncClient(headers=headers, timeout=patience) as http:
             yield streamable_http_client(
                 self._http["url"].format(agent=self.name, workspace=quote(str(self._workspace))), http_client=http

@@ -202,6 +202,10 @@ def _agents(report: Report, rig: Rig, logs: Logs, started: Started) -> None:
             report.faults.append(f"{agent} did not finish; its last line: {lines[-1]}")
         died += sum(line["what"] == "shim_died" for line in lines)
         report.counts["calls answered"] += sum(line["what"] == "answered" for line in lines)
+        took = [line["seconds"] for line in lines if line["what"] == "answered"]
+        report.counts["seconds of the longest call"] = max(
+            report.counts["seconds of the longest call"], *map(round, took), 0
+        )
         report.counts["calls cancelled"] += sum(line["what"] == "cancelled" for line in lines)
     if died > rig.killed_shims:
         report.faults.append(f"{died} connections broke, and {rig.killed_shims} shims were killed")

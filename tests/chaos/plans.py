@@ -48,6 +48,10 @@ SERVICE_ACTORS: dict[str, str] = {
     "slack": "fell",
 }
 
+#: Seconds a call may take in a long run: it may meet many kills in a row, and each start takes its time when twenty
+#: agents come back at once. The longest is among the counts.
+LONG_PATIENCE = 240.0
+
 
 def every_fault(seed: str) -> tuple[str, ...]:
     """Every crash point and every actor once, in an order of the seed's."""
@@ -89,7 +93,15 @@ def short_run(seed: str) -> Plan:
 
 def long_run(seed: str) -> Plan:
     """Twenty agents, a hundred kills at random instants, shims likewise."""
-    return Plan(seed, agents=20, processes=4, server_kills=100, shim_kills=100, faults=every_fault(seed))
+    return Plan(
+        seed,
+        agents=20,
+        processes=4,
+        server_kills=100,
+        shim_kills=100,
+        faults=every_fault(seed),
+        patience=LONG_PATIENCE,
+    )
 
 
 def short_service_run(seed: str) -> Plan:
@@ -104,7 +116,16 @@ def short_service_run(seed: str) -> Plan:
 def long_service_run(seed: str) -> Plan:
     """The same, with a hundred kills at random instants."""
     faults = every_service_fault(seed)
-    return Plan(seed, agents=20, processes=4, server_kills=100, shim_kills=50, faults=faults, service=True)
+    return Plan(
+        seed,
+        agents=20,
+        processes=4,
+        server_kills=100,
+        shim_kills=50,
+        faults=faults,
+        service=True,
+        patience=LONG_PATIENCE,
+    )
 
 
 def soak_run(seed: str) -> Plan:

@@ -61,10 +61,9 @@ reconnect_backoff_max_seconds = 2
 environment = ["PYTHONPATH"]
 """
 
-#: Seconds the next fault of a list may take to strike, everybody to finish, the server to be there again.
+#: Seconds the next fault of a list may take to strike, the server to be there again.
 STRIKE_SECONDS = 60.0
 CHILD_STRIKE_SECONDS = 240.0
-FINISH_SECONDS = 120.0
 BACK_SECONDS = 60.0
 
 
@@ -92,6 +91,13 @@ class Plan:
     service: bool = False
     #: Seconds an agent rests between two things it does, about.
     pause: float = 0.0
+    #: Seconds a call of an agent may take.
+    patience: float = 90.0
+
+    @property
+    def finish_seconds(self) -> float:
+        """Seconds everybody may take to finish: the last call, and what is around it."""
+        return self.patience + 30
 
 
 @define
@@ -177,7 +183,7 @@ class Rig:
             self.open_service()
         self.agents = agents = [self._agent(number) for number in range(self.plan.agents)]
         common = {"seed": self.plan.seed, "stop": str(self.root / "stop"), "logs": str(self.logs)}
-        common |= {"rounds": 1_000_000, "pause": self.plan.pause}
+        common |= {"rounds": 1_000_000, "pause": self.plan.pause, "patience": self.plan.patience}
         if self.plan.service:
             common["http"] = {
                 "url": f"http://127.0.0.1:{self.port}/mcp?agent={{agent}}&workspace={{workspace}}",
@@ -283,7 +289,7 @@ class Rig:
                 return b'"what": "answered"' in log.read()
 
         enough = len(files) // 2
-        self.until(lambda: sum(map(answered, files)) >= enough, FINISH_SECONDS, "agents are answered")
+        self.until(lambda: sum(map(answered, files)) >= enough, self.plan.finish_seconds, "agents are answered")
 
     def kill_shims(self) -> None:
         """Kill shims at random instants."""
@@ -331,7 +337,7 @@ class Rig:
 
     def until_decided(self, count: int, by: str = "") -> None:
         """Wait until so many requests are decided, by operators whose decisions' ids begin so."""
-        self.until(lambda: self._decided(by) >= count, FINISH_SECONDS, f"{count} decisions {by} are made")
+        self.until(lambda: self._decided(by) >= count, self.plan.finish_seconds, f"{count} decisions {by} are made")
 
     def _decided(self, by: str) -> int:
         self._watch_drivers()
@@ -350,11 +356,15 @@ class Rig:
     def stop_agents(self) -> None:
         """Let the agents finish what they began, and leave; no more are started."""
         (self.root / "stop").touch()
-        self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
+        self.until(
+            lambda: all(d.poll() is not None for d in self.drivers), self.plan.finish_seconds, "all agents finish"
+        )
         if self.starter is not None:
             self.starter.stop()
             self.until(
-                lambda: self.starter.running(everything=True) == 0, FINISH_SECONDS, "all agents that were started end"
+                lambda: self.starter.running(everything=True) == 0,
+                self.plan.finish_seconds,
+                "all agents that were started end",
             )
 
     def finish(self) -> None:
@@ -362,7 +372,9 @@ class Rig:
         self.stop_agents()
         self.operators.finish()
         with self._serving():
-            self.until(lambda: self.operators.pending == 0, FINISH_SECONDS, "every pending request can be answered")
+            self.until(
+                lambda: self.operators.pending == 0, self.plan.finish_seconds, "every pending request can be answered"
+            )
             self.operators.stop()
             if self.slack is not None:
                 self.shown = self.slack.compare(self.database)

@@ -79,13 +79,13 @@ class Scene:
     def faults(self) -> list[str]:
         return self.judged().faults
 
-    def note(self, agent: str, seconds: float, what: str, *, life: int = 1, http: bool = False, **more: Any) -> None:
-        line = {"at": after(seconds).timestamp(), "agent": agent, "life": life, "http": http, "what": what}
+    def note(self, agent: str, when: float, what: str, *, life: int = 1, http: bool = False, **more: Any) -> None:
+        line = {"at": after(when).timestamp(), "agent": agent, "life": life, "http": http, "what": what}
         self.logs.setdefault(agent, []).append({**line, **more})
 
     def call(self, agent: str, seconds: float, tool: str, asked: Any, answer: Any, **more: Any) -> None:
         self.note(agent, seconds - 0.01, "called", tool=tool, arguments=asked)
-        self.note(agent, seconds, "answered", tool=tool, answer=answer, error=False, **more)
+        self.note(agent, seconds, "answered", tool=tool, answer=answer, error=False, seconds=0.1, **more)
 
     def ping(self, agent: str, seconds: float, *, life: int = 1, http: bool = False, **riding: Any) -> None:
         """The agent, which has a session named as it is, makes a call on which this rides."""

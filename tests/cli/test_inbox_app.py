@@ -265,15 +265,13 @@ def test_a_decision_that_was_sent_is_taken_back_unless_the_agent_may_know_it(
 
 
 def after_sending() -> NoServer:
-    lost = NoServer()
-    lost.may_be_done = True
-    return lost
+    return NoServer("gone", may_be_done=True)
 
 
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (NoServer(), "not sent: approve one 'approval one' (low), because no server answers; try the key again"),
+        (NoServer("gone"), "not sent: approve one 'approval one' (low), because no server answers; try the key again"),
         (after_sending(), "approve one 'approval one' (low): no server answers; what you asked for may still be done"),
         (Refusal({"error": "kim was \x1b[2Jfirst"}), "approve one 'approval one' (low): kim was \\x1b[2Jfirst"),
     ],
@@ -589,7 +587,7 @@ def test_what_is_typed_after_its_question_is_withdrawn_is_no_key(
 
 def test_quitting_waits_if_what_was_decided_could_not_be_sent(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(person: Person) -> None:
-        person.server.answers["approve"] = NoServer()
+        person.server.answers["approve"] = NoServer("gone")
         await person.press("down", "a")
         await person.pilot.press("q")
         await person.until("not sent: approve one 'approval one' (low), because no server answers; try the key again")

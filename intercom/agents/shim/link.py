@@ -202,7 +202,7 @@ class Link:
         self._tries = 0  # since a server last ran for a while
         self._trying_since = time.monotonic()
         self._unheard_since = self._trying_since  # since a server last answered, however soon it crashed
-        self._silent = 0
+        self._silent = 0  # starts in a row that ended without a word, while no other server welcomed it either
         self._failures = 0
         self._retry_at: float | None = None
 
@@ -422,7 +422,7 @@ class Link:
         if isinstance(welcome, dict) and welcome.get("wire") == WIRE:
             self._greeted = True
             self._up_since = self._unheard_since = time.monotonic()
-            self._failures, self._retry_at, self.due = 0, None, float("inf")
+            self._silent, self._failures, self._retry_at, self.due = 0, 0, None, float("inf")
             self._perform(self._relay.server_up())
         elif isinstance(refused, dict):
             failure = Failure(str(refused.get("code", "mcp")), str(refused.get("message", "refused")))

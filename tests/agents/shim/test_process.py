@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -328,3 +329,31 @@ async def test_a_list_that_a_dying_server_owes_is_answered_from_what_is_shipped(
                 assert (await one.hear())["method"] == "tools/list"
                 await one.close()
                 assert (await client.hear())["result"] == {"tools": []}
+
+
+async def test_starts_that_ended_without_a_word_before_a_server_answered_do_not_count_any_more() -> None:
+    """While servers are killed all the time, the starts of one shim may all come to nothing, and others' not."""
+    with stage() as here:
+        told = os.path.join(here.root, "started")
+        os.mkfifo(told)
+        server = ["/bin/sh", here.write("silent.sh", f"echo $$ > {told}\nexec sleep 1000\n")]
+
+        async def started() -> int:
+            return int(await trio.to_thread.run_sync(Path(told).read_text, abandon_on_cancel=True))
+
+        async with AsyncExitStack() as at_the_end, shim(here, server=server) as client:
+            for number, starts in enumerate((4, 1)):
+                await client.call(number)
+                for _ in range(starts - 1):
+                    os.kill(await started(), signal.SIGKILL)
+                last = await started()
+                other = await at_the_end.enter_async_context(by_hand(here))
+                os.kill(last, signal.SIGKILL)
+                one, _ = await other.accept()
+                assert (await one.hear())["id"] == number
+                await one.say({"jsonrpc": "2.0", "id": number, "result": {"content": []}})
+                assert (await client.hear())["result"] == {"content": []}
+                if number == 0:
+                    # Without a server, the shim starts another; the second one stays to the end.
+                    await other.close()
+                    await one.close()

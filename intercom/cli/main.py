@@ -198,6 +198,7 @@ def parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    serve.add_argument("--claim-fd", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--started-by", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--private-fd", type=int, help=argparse.SUPPRESS)
 

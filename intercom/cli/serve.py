@@ -61,6 +61,12 @@ class Readiness:
         self._descriptor = descriptor
         self.claim: int | None = None
 
+    def take(self, claim: int) -> None:
+        """Take over the right of the relay that started us. Raises OSError if this is no descriptor."""
+        # What we start must not keep it.
+        os.set_inheritable(claim, False)
+        self.claim = claim
+
     def done(self) -> None:
         self._tell({"ready": True})
 
@@ -121,6 +127,8 @@ def serve(options: argparse.Namespace) -> int:
     allow_files()
     ready = Readiness(options.ready_fd)
     try:
+        if options.claim_fd is not None:
+            ready.take(options.claim_fd)
         by_client = bool(options.background) or options.private_fd is not None
         settings = with_workspace(settle(options, by_client=by_client), options.workspace)
         start_log(settings, options)
@@ -132,6 +140,9 @@ def serve(options: argparse.Namespace) -> int:
         database, runtime_dir = settings.prepare(), settings.places.runtime_dir
         if options.replace:
             ready.claim = take_over(settings.places, database)
+        elif not options.background:
+            # Relays wait until this server is ready. If one is just starting another, that has the database.
+            ready.claim = launch.claim(settings.places)
         with lock.acquire(database, version=__version__, runtime_dir=runtime_dir) as held, lock_rooms(settings):
             return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:

@@ -62,13 +62,13 @@ def give_memory_back() -> bool:
     return True
 
 
-def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
+def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: Sequence[int]) -> None:
     """Start `command` as a detached background process.
 
     It gets a new session, `/` as its directory, umask 077, and standard streams on the null device. Its environment is
-    `server_environment(environ)`. It inherits only the descriptor `keep`, under the same number. It is not a child of
-    this process, so there is nothing to wait for. If the program cannot be run, the other end of `keep` closes; there
-    is no other report.
+    `server_environment(environ)`. It inherits only the descriptors `keep`, under the same numbers. It is not a child of
+    this process, so there is nothing to wait for. If the program cannot be run, its descriptors close; there is no
+    other report.
 
     `command` must start with the program's absolute path. Raises OSError if the system cannot create a process.
     """
@@ -88,19 +88,23 @@ def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> N
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
         _close_all_but(keep)
-        os.set_inheritable(keep, True)
+        for descriptor in keep:
+            os.set_inheritable(descriptor, True)
         os.execve(program, arguments, environment)
     except BaseException:
         os._exit(127)
     os._exit(127)
 
 
-def _close_all_but(keep: int) -> None:
+def _close_all_but(keep: Sequence[int]) -> None:
     highest = os.sysconf("SC_OPEN_MAX")
     if highest < 0 or highest > 65536:
         highest = 65536
-    os.closerange(3, keep)
-    os.closerange(keep + 1, max(highest, keep + 1))
+    first = 3
+    for descriptor in sorted(keep):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, max(highest, first))
 
 
 _PR_SET_DUMPABLE = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 import trio
 
+from intercom.agents.shim import launch
+from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import WIRE
+from intercom.local.wire import connect
 from intercom.operators.ctl.client import request
 from intercom.sessions.request_kinds import APPROVED
 from tests.support.server_process import COMMAND, ERAS, TRUSTING, Home, begin, call
@@ -64,6 +68,23 @@ async def test_shims_that_start_at_once_have_one_server(home: Home) -> None:
             nursery.start_soon(use, root, ERAS[n % 2])
     assert len(seen) == 4
     assert len(set(seen)) == 1
+
+
+async def test_nobody_else_starts_a_server_before_the_first_one_is_ready(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process is a relay that ends as soon as it has started one."""
+    for name, value in home.environ.items():
+        monkeypatch.setenv(name, value)
+    claim = launch.claim(home.places)
+    assert claim is not None
+    launch.start(Options(), claim).close()
+    lock = os.open(home.places.start_lock, os.O_RDWR)
+    try:
+        await trio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_EX)
+        connect(home.places.mcp_socket, timeout=0).close()
+    finally:
+        os.close(lock)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])

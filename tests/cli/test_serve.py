@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from intercom.agents.shim import launch
 from intercom.cli import main, serve, server_settings
 from intercom.model.config import LogLevel
 from intercom.model.errors import ConfigError
@@ -34,6 +35,23 @@ def test_a_workspace_before_or_after_the_command_is_the_default_one() -> None:
 def test_a_workspace_that_no_agent_may_have_is_refused(root: str) -> None:
     with pytest.raises(ConfigError, match="--workspace"):
         settled("--workspace", root, "serve")
+
+
+@pytest.mark.usefixtures("own_home")
+def test_while_it_starts_no_relay_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = main.parser().parse_args(["serve"])
+    where = settled("serve").places
+    seen: list[bool] = []
+
+    def run(_: object, __: object, ready: serve.Readiness, *more: object) -> int:
+        seen.append(launch.is_claimed(where))
+        ready.done()
+        seen.append(launch.is_claimed(where))
+        return 0
+
+    monkeypatch.setattr("intercom.cli.serve.trio.run", run)
+    assert serve.serve(options) == 0
+    assert seen == [True, False]
 
 
 def test_a_directory_as_database_is_said_in_one_line(home: Home) -> None:

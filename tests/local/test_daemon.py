@@ -44,27 +44,28 @@ said = dict(cwd=os.getcwd(), mask=mask, session=os.getsid(0), group=os.getpgid(0
 os.write(int(sys.argv[1]), json.dumps(said).encode())
 """
     hear, tell = os.pipe()
-    extra = os.open("/", os.O_RDONLY)
+    extra, kept = os.open("/", os.O_RDONLY), os.open("/", os.O_RDONLY)
     os.set_inheritable(extra, True)
     try:
-        spawn([sys.executable, "-c", code, str(tell)], environ=os.environ, keep=tell)
+        spawn([sys.executable, "-c", code, str(tell)], environ=os.environ, keep=(kept, tell))
         os.close(tell)
         said = json.loads(_until_closed(hear))
     finally:
         os.close(hear)
         os.close(extra)
+        os.close(kept)
     assert said["cwd"] == "/"
     assert said["mask"] == 0o077
     assert said["session"] != os.getsid(0)
     assert said["pid"] != said["session"], "not the leader, so that it can never get a terminal"
     assert said["env"] is False
     assert said["streams"] == [os.devnull] * 3
-    assert set(said["opened"]) <= {0, 1, 2, tell}
+    assert {tell, kept} <= set(said["opened"]) <= {0, 1, 2, tell, kept}
 
 
 def test_a_program_that_can_not_be_run_shows_as_a_closed_end() -> None:
     hear, tell = os.pipe()
-    spawn(["/no/such/program"], environ={}, keep=tell)
+    spawn(["/no/such/program"], environ={}, keep=[tell])
     os.close(tell)
     assert _until_closed(hear) == b""
     os.close(hear)

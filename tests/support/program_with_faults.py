@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     return program.main(words)
 
 
-def _fork(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
+def _fork(command: Sequence[str], *, environ: Mapping[str, str], keep: Sequence[int]) -> None:
     # Only for a relay that starts a server.
     from tests.support import server_forks
 

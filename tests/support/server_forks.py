@@ -208,14 +208,14 @@ def _shared() -> ForkServer:
     return made
 
 
-def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
+def spawn(command: Sequence[str], *, environ: Mapping[str, str], keep: Sequence[int]) -> None:
     """Stands in for `intercom.local.daemon.spawn` in a relay whose environment has `VARIABLE`."""
     from intercom.local import daemon
 
     # Before them are the interpreter, its options and the program.
     words = list(command[command.index(str(_PROGRAM)) + 1 :])
     with open(os.devnull, "r+b") as null:
-        streams = {1: null.fileno(), 2: null.fileno(), keep: keep}
+        streams = {1: null.fileno(), 2: null.fileno(), **{number: number for number in keep}}
         _ask(os.environ[VARIABLE], WITH_FAULTS, words, daemon.server_environment(environ), streams, "/", detached=True)
 
 

@@ -115,7 +115,7 @@ class Start:
         raise NotReady(failure, again=bool(error.get("retry")), sandboxed=bool(error.get("sandboxed")))
 
     def close(self) -> None:
-        """Stop listening to it, and let another shim try."""
+        """Stop listening to it. If it has ended, another relay may start one."""
         os.close(self.descriptor)
         os.close(self._lock)
 
@@ -149,12 +149,17 @@ def is_claimed(places: Places) -> bool:
 
 
 def start(options: Options, lock: int) -> Start:
-    """Start a server in the background, with the right from `claim`. Raises OSError if the system lacks resources."""
+    """Start a server in the background, with the right from `claim`. Raises OSError if the system lacks resources.
+
+    The server has the right, too, until it is ready or has ended. So no other relay starts one before that, even if
+    this process ends at once: a client may start a relay only to ask which protocol it speaks.
+    """
     try:
         hear, tell = os.pipe()
         try:
-            command = serve_command(options, "--background", "--ready-fd", str(tell), "--started-by", str(os.getpid()))
-            daemon.spawn(command, environ=os.environ, keep=tell)
+            inherited = ("--ready-fd", str(tell), "--claim-fd", str(lock))
+            command = serve_command(options, "--background", *inherited, "--started-by", str(os.getpid()))
+            daemon.spawn(command, environ=os.environ, keep=(tell, lock))
         except BaseException:
             os.close(hear)
             raise

@@ -1,7 +1,7 @@
 """A bare SDK server behind the shim's wire, run as a process of its own and conducted by a test.
 
 It tells the test, over the socket that --conductor names, which calls arrive, and answers none before the test says
-so. Run as `python stand_in.py --background --ready-fd N`.
+so. With --slow, it is not ready before that either. Run as `python stand_in.py --background --ready-fd N`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import mcp_types as types
@@ -139,7 +140,12 @@ async def main(ready: int | None, private: int | None) -> None:
             nursery.cancel_scope.cancel()
             return
         with lock:
+            if arguments.slow:
+                await conductor.tell(starting=True)
+                await conductor.verdict("start")
             listener = listen(where.mcp_socket)
+            if arguments.claim_fd is not None:
+                os.close(arguments.claim_fd)
             await conductor.tell(up=True)
             say(ready, {"ready": True})
             await trio.serve_listeners(lambda each: serve_shim(each, low, conductor), [listener])
@@ -147,7 +153,9 @@ async def main(ready: int | None, private: int | None) -> None:
 
 def say(ready: int | None, what: object) -> None:
     if ready is not None:
-        os.write(ready, json.dumps(what).encode() + b"\n")
+        # The relay that started this may have ended.
+        with suppress(BrokenPipeError):
+            os.write(ready, json.dumps(what).encode() + b"\n")
         os.close(ready)
 
 
@@ -155,7 +163,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--conductor")
     parser.add_argument("--background", action="store_true")
+    parser.add_argument("--slow", action="store_true")
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--claim-fd", type=int)
     parser.add_argument("--started-by", type=int)
     parser.add_argument("--private-fd", type=int)
     parser.add_argument("--config")

@@ -15,11 +15,12 @@ import pytest
 import trio
 
 from intercom._version import __version__
+from intercom.agents.shim import launch
 from intercom.local import shim_process
 from intercom.local.lock import acquire
 from intercom.local.places import places, private_directory
 from tests.agents.shim.by_hand import WELCOME, by_hand, shim
-from tests.agents.shim.stage import conducted, stage
+from tests.agents.shim.stage import STAND_IN, conducted, stage
 
 pytestmark = pytest.mark.real_time
 
@@ -278,6 +279,37 @@ async def test_many_shims_at_once_start_one_server() -> None:
             assert len({each["hello"]["shim"] for each in await life.until("hello", 6)}) == 6
             assert len(lives.all) == 1
             done.set()
+
+
+async def test_a_relay_that_ends_leaves_the_server_that_it_starts_to_the_next_one() -> None:
+    """The TypeScript SDK's client starts one only to ask which protocol it speaks, and ends it."""
+    with stage() as here:
+        where = places(environ=here.environment)
+        async with conducted(here) as lives:
+            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
+                starting = await lives.next()
+                await client.close()
+                assert await client.process.wait() == 0
+            assert launch.is_claimed(where)
+            async with shim(here) as client:
+                await starting.answer(start="now")
+                await starting.until("up")
+                assert await client.shake_hands() == "stand-in"
+            assert not launch.is_claimed(where)
+            assert lives.all == [starting]
+
+
+async def test_a_server_that_ends_before_it_is_ready_leaves_the_start_to_the_next_relay() -> None:
+    with stage() as here:
+        async with conducted(here) as lives:
+            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
+                starting = await lives.next()
+                await client.close()
+                assert await client.process.wait() == 0
+            async with shim(here) as client:
+                starting.kill()
+                await lives.next()
+                assert await client.shake_hands() == "stand-in"
 
 
 async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_that_ends_with_it() -> None:

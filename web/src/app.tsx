@@ -15,7 +15,7 @@ import {
   UsersIcon,
   XIcon,
 } from "lucide-react";
-import { useCallback, useEffect, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useReducer, useRef, useState, type ReactNode } from "react";
 import { Button } from "@/components/ui/button";
 import {
   DropdownMenu,
@@ -31,6 +31,7 @@ import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { mayDecide } from "@/model/keys";
 import { oneLine } from "@/model/visible";
+import type { Me } from "@/model/wire";
 import { Writing, type Field } from "@/model/writing";
 import { inbox, useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
@@ -78,7 +79,9 @@ function Opened() {
 export function showWaiting(): void {
   if (/^\/rooms\/./.test(location.pathname)) return;
   const waiting = inbox.identity.state === "signed-in" ? inbox.board.waiting : 0;
-  document.title = waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
+  const title = waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
+  // To set the same title again costs milliseconds.
+  if (document.title !== title) document.title = title;
 }
 
 export function App() {
@@ -92,22 +95,7 @@ export function App() {
   const session = named ?? lastSession;
   const isOpen = isFilled || named !== undefined;
   const detail = useRef<DetailControls | null>(null);
-  const version = board.version;
-
-  // What was drawn counts once it has been painted.
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout>;
-    let frame = requestAnimationFrame(() => {
-      frame = requestAnimationFrame(() => {
-        board.drawn(version, performance.now());
-        timer = setTimeout(inbox.changed, board.countsIn(performance.now()));
-      });
-    });
-    return () => {
-      cancelAnimationFrame(frame);
-      clearTimeout(timer);
-    };
-  }, [inbox, board, version, view, isOpen]);
+  const help = useCallback(() => setHelp(true), []);
 
   useEffect(() => {
     if (named !== undefined) setLastSession(named);
@@ -144,15 +132,9 @@ export function App() {
   const isList = isWide || !isOpen;
   return (
     <div className="flex h-dvh flex-col">
-      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} />
+      <Header view={view} isWide={isWide} onHelp={help} />
       <LinkBar />
-      <main
-        aria-busy={!board.counts(performance.now())}
-        className={cn(
-          "flex min-h-0 flex-1 flex-col",
-          inbox.link.state !== "live" && inbox.wasReady && "opacity-75 grayscale",
-        )}
-      >
+      <Main view={view} isOpen={isOpen}>
         {view === "inbox" &&
           (isWide ? (
             <div className="grid min-h-0 flex-1 grid-cols-[20rem_minmax(0,1fr)] lg:grid-cols-[24rem_minmax(0,1fr)]">
@@ -177,9 +159,9 @@ export function App() {
         {view === "log" && <Log names={names} />}
         {view === "server" && <Server names={names} />}
         {view === "settings" && <Settings names={names} />}
-      </main>
+      </Main>
       <UndoBar />
-      {!isWide && isList && <Tabs view={view} />}
+      {!isWide && isList && <Tabs view={view} waiting={board.waiting} />}
       <Messages />
       <Opened />
       <ConfirmDialog />
@@ -189,6 +171,40 @@ export function App() {
         {inbox.announced}
       </p>
     </div>
+  );
+}
+
+/** The view. It is busy until what was drawn has been painted, and so counts: that alone draws nothing in it again. */
+function Main({ view, isOpen, children }: { view: View; isOpen: boolean; children: ReactNode }) {
+  const inbox = useInbox();
+  const { board } = inbox;
+  const { version } = board;
+  const [, drawNow] = useReducer((times: number) => times + 1, 0);
+
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout>;
+    let frame = requestAnimationFrame(() => {
+      frame = requestAnimationFrame(() => {
+        board.drawn(version, performance.now());
+        timer = setTimeout(drawNow, board.countsIn(performance.now()));
+      });
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [board, version, view, isOpen]);
+
+  return (
+    <main
+      aria-busy={!board.counts(performance.now())}
+      className={cn(
+        "flex min-h-0 flex-1 flex-col",
+        inbox.link.state !== "live" && inbox.wasReady && "opacity-75 grayscale",
+      )}
+    >
+      {children}
+    </main>
   );
 }
 
@@ -231,41 +247,48 @@ function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp:
           <CircleHelpIcon aria-hidden />
         </Button>
       )}
-      <DropdownMenu modal={false}>
-        <DropdownMenuTrigger asChild>
-          <Button variant="ghost" size="icon" className="max-md:size-11" aria-label="You and this server">
-            <UserIcon aria-hidden />
-          </Button>
-        </DropdownMenuTrigger>
-        <DropdownMenuContent align="end">
-          <DropdownMenuLabel>
-            Signed in as <strong className="text-foreground">{inbox.me?.name}</strong>, {oneLine(inbox.me?.role ?? "")}
-            <br />
-            Intercom {oneLine(inbox.me?.server.version ?? "")}
-          </DropdownMenuLabel>
-          <DropdownMenuSeparator />
-          <DropdownMenuItem onSelect={onHelp}>
-            <CircleHelpIcon aria-hidden /> Keys
-          </DropdownMenuItem>
-          <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
-            <ShieldCheckIcon aria-hidden /> Rules and grants
-          </DropdownMenuItem>
-          <DropdownMenuItem onSelect={() => navigate(addressOf("settings", "notifications"))}>
-            <BellIcon aria-hidden /> Notifications
-          </DropdownMenuItem>
-          {mayDecide(inbox.me?.role ?? "") && !whyNoPasskeys() && (
-            <DropdownMenuItem onSelect={() => inbox.open({ name: "passkey" })}>
-              <KeyRoundIcon aria-hidden /> Make a passkey
-            </DropdownMenuItem>
-          )}
-          <DropdownMenuItem onSelect={() => void inbox.leave()}>
-            <LogOutIcon aria-hidden /> Sign out
-          </DropdownMenuItem>
-        </DropdownMenuContent>
-      </DropdownMenu>
+      {inbox.me && <Menu me={inbox.me} onHelp={onHelp} />}
     </header>
   );
 }
+
+/** What belongs to the person and the server. Not drawn again with each change in the inbox. */
+const Menu = memo(function Menu({ me, onHelp }: { me: Me; onHelp: () => void }) {
+  return (
+    <DropdownMenu modal={false}>
+      <DropdownMenuTrigger asChild>
+        <Button variant="ghost" size="icon" className="max-md:size-11" aria-label="You and this server">
+          <UserIcon aria-hidden />
+        </Button>
+      </DropdownMenuTrigger>
+      <DropdownMenuContent align="end">
+        <DropdownMenuLabel>
+          Signed in as <strong className="text-foreground">{me.name}</strong>, {oneLine(me.role)}
+          <br />
+          Intercom {oneLine(me.server.version)}
+        </DropdownMenuLabel>
+        <DropdownMenuSeparator />
+        <DropdownMenuItem onSelect={onHelp}>
+          <CircleHelpIcon aria-hidden /> Keys
+        </DropdownMenuItem>
+        <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
+          <ShieldCheckIcon aria-hidden /> Rules and grants
+        </DropdownMenuItem>
+        <DropdownMenuItem onSelect={() => navigate(addressOf("settings", "notifications"))}>
+          <BellIcon aria-hidden /> Notifications
+        </DropdownMenuItem>
+        {mayDecide(me.role) && !whyNoPasskeys() && (
+          <DropdownMenuItem onSelect={() => inbox.open({ name: "passkey" })}>
+            <KeyRoundIcon aria-hidden /> Make a passkey
+          </DropdownMenuItem>
+        )}
+        <DropdownMenuItem onSelect={() => void inbox.leave()}>
+          <LogOutIcon aria-hidden /> Sign out
+        </DropdownMenuItem>
+      </DropdownMenuContent>
+    </DropdownMenu>
+  );
+});
 
 function LinkState({ inbox }: { inbox: Inbox }) {
   const isLive = inbox.link.state === "live";
@@ -312,8 +335,7 @@ function LinkBar() {
   );
 }
 
-function Tabs({ view }: { view: View }) {
-  const { board } = useInbox();
+const Tabs = memo(function Tabs({ view, waiting }: { view: View; waiting: number }) {
   return (
     <nav
       aria-label="Views"
@@ -331,12 +353,12 @@ function Tabs({ view }: { view: View }) {
         >
           <each.icon className="size-5" aria-hidden />
           {each.name}
-          {each.view === "inbox" && board.waiting > 0 ? ` (${board.waiting})` : ""}
+          {each.view === "inbox" && waiting > 0 ? ` (${waiting})` : ""}
         </PageLink>
       ))}
     </nav>
   );
-}
+});
 
 const LEVELS: Readonly<Record<string, string>> = {
   info: "bg-popover text-popover-foreground",

@@ -688,6 +688,8 @@ def test_the_shipped_page_is_whole_and_its_first_view_is_small() -> None:
     assert set(first) | set(icons) | later | {"/sw.js", "/licenses.txt"} <= files.keys()
     assert "<style" not in index
     assert re.search(r"<script(?![^>]* src=)", index) is None
+    # What is asked for first comes first, and the page is painted while the scripts are on their way.
+    assert index.index('rel="stylesheet"') < index.index("<script")
     sizes = [len(files[each].packed or files[each].body) for each in first if each.endswith(".js")]
     assert len(sizes) > 2
     assert sum(sizes) <= 300 * 1024

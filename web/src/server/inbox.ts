@@ -149,8 +149,8 @@ export class Inbox {
       await this.readPasskeys();
     } catch (fault) {
       this.#refuse(fault, code !== undefined);
+      this.changed();
     }
-    this.changed();
   }
 
   #refuse(fault: unknown, hadCode: boolean): void {

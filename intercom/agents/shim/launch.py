@@ -91,9 +91,8 @@ class NotReady(Exception):
 class Start:
     """A starting server; `descriptor` polls readable if there is news. Made with `start`."""
 
-    def __init__(self, descriptor: int, lock: int) -> None:
+    def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._lock = lock
         self._said = b""
 
     def ready(self) -> bool:
@@ -115,14 +114,13 @@ class Start:
         raise NotReady(failure, again=bool(error.get("retry")), sandboxed=bool(error.get("sandboxed")))
 
     def close(self) -> None:
-        """Stop listening to it. If it has ended, another relay may start one."""
+        """Stop listening to it."""
         os.close(self.descriptor)
-        os.close(self._lock)
 
 
 def claim(places: Places) -> int | None:
-    """Take the right to start a server, as a descriptor for `start` or to close; None while another shim has it. Raises
-    IpcError if the runtime directory is not trustworthy, and OSError if it is not writable."""
+    """Take the right to start a server, as a descriptor for `start` or to close; None while another process has it.
+    Raises IpcError if the runtime directory is not trustworthy, and OSError if it is not writable."""
     private_directory(places.runtime_dir)
     lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -148,27 +146,28 @@ def is_claimed(places: Places) -> bool:
     return False
 
 
-def start(options: Options, lock: int) -> Start:
-    """Start a server in the background, with the right from `claim`. Raises OSError if the system lacks resources.
+def start(options: Options, claim: int | None) -> Start:
+    """Start a server in the background. Raises OSError if the system lacks resources.
 
-    The server has the right, too, until it is ready or has ended. So no other relay starts one before that, even if
-    this process ends at once: a client may start a relay only to ask which protocol it speaks.
+    The right from `claim`, if there is one, passes to the server, which has it until it is ready or has ended. So no
+    other relay starts one before that, even if this process ends at once: a client may start a relay only to ask which
+    protocol it speaks. The descriptor is closed here in any case.
     """
+    inherited = [] if claim is None else [claim]
     try:
         hear, tell = os.pipe()
+        inherited.append(tell)
         try:
-            inherited = ("--ready-fd", str(tell), "--claim-fd", str(lock))
-            command = serve_command(options, "--background", *inherited, "--started-by", str(os.getpid()))
-            daemon.spawn(command, environ=os.environ, keep=(tell, lock))
+            how = ["--background", "--ready-fd", str(tell), "--started-by", str(os.getpid())]
+            how += [] if claim is None else ["--claim-fd", str(claim)]
+            daemon.spawn(serve_command(options, *how), environ=os.environ, keep=inherited)
         except BaseException:
             os.close(hear)
             raise
-        finally:
-            os.close(tell)
-        return Start(hear, lock)
-    except BaseException:
-        os.close(lock)
-        raise
+        return Start(hear)
+    finally:
+        for descriptor in inherited:
+            os.close(descriptor)
 
 
 def sandboxed(places: Places) -> str | None:

@@ -162,7 +162,8 @@ LINE_LIMIT = 64 * MEBIBYTE
 
 _GREETING_SECONDS = 15.0
 _START_SECONDS = 60.0
-_LOOK_SECONDS = 0.05  # between checks for a server that another shim is starting
+_OTHERS_START_SECONDS = 75.0  # how long another relay's server may take to get ready
+_LOOK_SECONDS = 0.05  # between checks for it
 _SHORT_LIFE_SECONDS = 1.0
 _CRASH_LOOP_SECONDS = 120.0
 _CRASH_LOOP_LIVES = 20
@@ -308,19 +309,21 @@ class Link:
             if doomed is not None:
                 self._serve_alone(doomed)
                 return
-            lock = launch.claim(where)
-            if lock is None:
-                self._wait_for_another(now)
+            claim = launch.claim(where)
+            if claim is None and now - self._unheard_since <= _OTHERS_START_SECONDS:
+                self.due = now + _LOOK_SECONDS
                 return
-            if self._reach(where):  # another shim has started one meanwhile
-                os.close(lock)
+            if claim is not None and self._reach(where):  # another relay has started one meanwhile
+                os.close(claim)
                 return
-            self._start = launch.start(self._options, lock)
+            # A server that hangs while it starts must not hold up all agents: without the claim, either another one
+            # can run, or it says which process has the database.
+            self._start = launch.start(self._options, claim)
             self.due = now + _START_SECONDS
         except IntercomError as error:
             self._fail(Failure(error.error_code, error.message))
         except BlockingIOError:
-            self._wait_for_another(now)  # its queue of connections is full
+            self._wait_for_room(now)  # its queue of connections is full
         except OSError as error:
             self._fail(Failure("unavailable", f"cannot start a server: {error.strerror or error}"))
 
@@ -339,9 +342,9 @@ class Link:
         self._greet(sock, self._hello(where))
         return True
 
-    def _wait_for_another(self, now: float) -> None:
-        if now - self._unheard_since > _START_SECONDS + _GREETING_SECONDS:
-            self._fail(Failure("unavailable", "the server that another agent is starting does not become ready"))
+    def _wait_for_room(self, now: float) -> None:
+        if now - self._unheard_since > _OTHERS_START_SECONDS:
+            self._fail(Failure("unavailable", "the server is too busy to be reached"))
         else:
             self.due = now + _LOOK_SECONDS
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from intercom.agents.shim import launch
+from intercom.agents.shim import launch, link
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.main import main
 
@@ -19,4 +19,5 @@ if __name__ == "__main__":
         launch.sandboxed = lambda where: where.state_dir
     if options.pop("doomed", False):
         launch.look = lambda: launch.SandboxSigns(nested=True, first="bwrap")
+    link._OTHERS_START_SECONDS = options.pop("patience", link._OTHERS_START_SECONDS)
     sys.exit(main(Options(**options)))

@@ -132,6 +132,9 @@ async def main(ready: int | None, private: int | None) -> None:
             nursery.cancel_scope.cancel()
             return
         where = places()
+        if arguments.slow:
+            await conductor.tell(starting=True)
+            await conductor.verdict("start")
         try:
             lock = acquire(os.path.join(private_directory(where.state_dir), "db"), version="0")
         except DatabaseLocked as locked:
@@ -140,9 +143,6 @@ async def main(ready: int | None, private: int | None) -> None:
             nursery.cancel_scope.cancel()
             return
         with lock:
-            if arguments.slow:
-                await conductor.tell(starting=True)
-                await conductor.verdict("start")
             listener = listen(where.mcp_socket)
             if arguments.claim_fd is not None:
                 os.close(arguments.claim_fd)

@@ -312,6 +312,19 @@ async def test_a_server_that_ends_before_it_is_ready_leaves_the_start_to_the_nex
                 assert await client.shake_hands() == "stand-in"
 
 
+async def test_a_server_that_hangs_while_it_starts_does_not_hold_up_other_agents_for_ever() -> None:
+    with stage() as here:
+        async with conducted(here) as lives:
+            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
+                hanging = await lives.next()
+                await client.close()
+                assert await client.process.wait() == 0
+            async with shim(here, patience=0.2) as client:
+                assert await client.shake_hands() == "stand-in"
+            assert len(lives.all) == 2
+            assert not hanging.heard_of("up")
+
+
 async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_that_ends_with_it() -> None:
     with stage() as here:
         async with conducted(here) as lives:

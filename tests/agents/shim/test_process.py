@@ -20,7 +20,7 @@ from intercom.local import shim_process
 from intercom.local.lock import acquire
 from intercom.local.places import places, private_directory
 from tests.agents.shim.by_hand import WELCOME, by_hand, shim
-from tests.agents.shim.stage import STAND_IN, conducted, stage
+from tests.agents.shim.stage import STAND_IN, Life, Lives, Stage, conducted, stage
 
 pytestmark = pytest.mark.real_time
 
@@ -281,15 +281,21 @@ async def test_many_shims_at_once_start_one_server() -> None:
             done.set()
 
 
+async def started_by_a_relay_that_ended(here: Stage, lives: Lives) -> Life:
+    """A server that gets ready only when the test says so."""
+    async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
+        starting = await lives.next()
+        await client.close()
+        assert await client.process.wait() == 0
+    return starting
+
+
 async def test_a_relay_that_ends_leaves_the_server_that_it_starts_to_the_next_one() -> None:
     """The TypeScript SDK's client starts one only to ask which protocol it speaks, and ends it."""
     with stage() as here:
         where = places(environ=here.environment)
         async with conducted(here) as lives:
-            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
-                starting = await lives.next()
-                await client.close()
-                assert await client.process.wait() == 0
+            starting = await started_by_a_relay_that_ended(here, lives)
             assert launch.is_claimed(where)
             async with shim(here) as client:
                 await starting.answer(start="now")
@@ -302,10 +308,7 @@ async def test_a_relay_that_ends_leaves_the_server_that_it_starts_to_the_next_on
 async def test_a_server_that_ends_before_it_is_ready_leaves_the_start_to_the_next_relay() -> None:
     with stage() as here:
         async with conducted(here) as lives:
-            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
-                starting = await lives.next()
-                await client.close()
-                assert await client.process.wait() == 0
+            starting = await started_by_a_relay_that_ended(here, lives)
             async with shim(here) as client:
                 starting.kill()
                 await lives.next()
@@ -315,10 +318,7 @@ async def test_a_server_that_ends_before_it_is_ready_leaves_the_start_to_the_nex
 async def test_a_server_that_hangs_while_it_starts_does_not_hold_up_other_agents_for_ever() -> None:
     with stage() as here:
         async with conducted(here) as lives:
-            async with shim(here, server=[*STAND_IN, "--conductor", here.conductor, "--slow"]) as client:
-                hanging = await lives.next()
-                await client.close()
-                assert await client.process.wait() == 0
+            hanging = await started_by_a_relay_that_ended(here, lives)
             async with shim(here, patience=0.2) as client:
                 assert await client.shake_hands() == "stand-in"
             assert len(lives.all) == 2

@@ -85,7 +85,8 @@ _REFUSED_CONNECTIONS: tuple[tuple[str, bool, str], ...] = (
         "the host of the PostgreSQL server, {host}, is not known; correct the database URL",
     ),
     (
-        "Connection refused|No such file or directory",
+        # A refusal that arrives only after the library's first look at the socket is told as a connection that closed.
+        "Connection refused|No such file or directory|closed the connection unexpectedly|Connection reset by peer",
         True,
         "no PostgreSQL server answers at {host}; start it, or correct the database URL",
     ),

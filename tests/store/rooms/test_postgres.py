@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
 import statistics
+import struct
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -570,6 +573,27 @@ async def test_a_database_that_cannot_be_used_ends_in_one_sentence(
     assert url != database_url
     refused = await _refusal(url)
     assert any(each in str(refused) for each in expected.split("|")), refused
+
+
+@pytest.mark.parametrize("how", ["closes", "resets"])
+async def test_what_hangs_up_at_the_address_is_no_server(how: str) -> None:
+    """So does a server that is about to stop, and libpq says the same of a refusal that it sees late."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    taken, _ = listener.accept()
+                    if how == "resets":
+                        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    taken.close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        refused = await _refusal(f"postgresql://intercom:{PASSWORD}@127.0.0.1:{listener.getsockname()[1]}/notes")
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join()
+    assert re.fullmatch(r"no PostgreSQL server answers at \S+; start it, or correct the database URL", str(refused))
 
 
 def test_a_url_that_cannot_be_read_is_not_quoted(database_url: str) -> None:

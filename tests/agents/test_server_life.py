@@ -8,15 +8,17 @@ import os
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from intercom.agents.shim import launch
+from intercom.agents.shim import launch, link
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import WIRE
+from intercom.agents.shim.relay import Party
 from intercom.local.wire import connect
 from intercom.operators.ctl.client import request
 from intercom.sessions.request_kinds import APPROVED
@@ -85,6 +87,25 @@ async def test_nobody_else_starts_a_server_before_the_first_one_is_ready(
         connect(home.places.mcp_socket, timeout=0).close()
     finally:
         os.close(lock)
+
+
+def test_a_relay_that_finds_a_busy_server_keeps_nobody_from_starting_one(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saw no server, took the right to start one, and met one whose queue of connections was full."""
+    for name, value in home.environ.items():
+        monkeypatch.setenv(name, value)
+    met: list[OSError] = [ConnectionRefusedError(), BlockingIOError()]
+
+    def connecting(*_given: object, **_how: object) -> socket.socket:
+        raise met.pop(0)
+
+    monkeypatch.setattr(link, "connect", connecting)
+    seeking = link.Link(Options(), Party(), "shim", lambda effects: None, lambda text: None)
+    seeking.on_time()
+    assert not met
+    assert not launch.is_claimed(home.places)
+    assert seeking.due < time.monotonic() + 1, "it looks again soon"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])

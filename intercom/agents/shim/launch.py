@@ -125,9 +125,11 @@ def claim(places: Places) -> int | None:
     lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         os.close(lock)
-        return None
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
     return lock
 
 

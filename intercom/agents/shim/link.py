@@ -313,8 +313,7 @@ class Link:
             if claim is None and now - self._unheard_since <= _OTHERS_START_SECONDS:
                 self.due = now + _LOOK_SECONDS
                 return
-            if claim is not None and self._reach(where):  # another relay has started one meanwhile
-                os.close(claim)
+            if claim is not None and self._is_overtaken(where, claim):
                 return
             # A server that hangs while it starts must not hold up all agents: without the claim, either another one
             # can run, or it says which process has the database.
@@ -341,6 +340,17 @@ class Link:
             return False
         self._greet(sock, self._hello(where))
         return True
+
+    def _is_overtaken(self, where: Places, claim: int) -> bool:
+        """Whether another relay has started a server before this one got the claim, which is given back then."""
+        is_reached = True
+        try:
+            is_reached = self._reach(where)
+        finally:
+            # It is given back also if the connection fails, as with a server whose queue is full.
+            if is_reached:
+                os.close(claim)
+        return is_reached
 
     def _wait_for_room(self, now: float) -> None:
         if now - self._unheard_since > _OTHERS_START_SECONDS:

@@ -34,24 +34,29 @@ function licences(): Plugin {
   };
 }
 
-/** Puts the stylesheet before the scripts: the browser asks for it first, and paints while they are on their way. */
-function stylesFirst(): Plugin {
+/** Puts the stylesheet before the scripts, and `early` before the others: the browser asks for them first, and paints
+ *  and asks who is signed in while the others are on their way. */
+function firstThings(): Plugin {
   return {
-    name: "styles-first",
+    name: "first-things",
     transformIndexHtml: {
       order: "post",
-      handler: (html) => {
+      handler: (html, { bundle }) => {
         const [sheet] = /[^\n]*<link rel="stylesheet"[^\n]*\n/.exec(html) ?? [];
-        return sheet
-          ? html.replace(sheet, "").replace(/[^\n]*<script type="module"/, (script) => sheet + script)
-          : html;
+        const early = Object.values(bundle ?? {}).find((each) => each.type === "chunk" && each.name === "early");
+        if (!sheet || !early) return html;
+        const script = `    <script type="module" crossorigin src="/${early.fileName}"></script>\n`;
+        return html
+          .replace(sheet, "")
+          .replace(/[^\n]*<link rel="modulepreload"[^\n]*early-[^\n]*\n/, "")
+          .replace(/[^\n]*<script type="module"/, (others) => sheet + script + others);
       },
     },
   };
 }
 
 export default defineConfig({
-  plugins: [react(), tailwindcss(), stylesFirst(), licences()],
+  plugins: [react(), tailwindcss(), firstThings(), licences()],
   resolve: {
     alias: {
       "@": join(here, "src"),
@@ -69,7 +74,11 @@ export default defineConfig({
     // The first view may have 300 KB of packed JavaScript; a test measures that.
     chunkSizeWarningLimit: 800,
     rollupOptions: {
-      input: { index: join(here, "index.html"), sw: join(here, "src/service-worker.ts") },
+      input: {
+        index: join(here, "index.html"),
+        early: join(here, "src/early.ts"),
+        sw: join(here, "src/service-worker.ts"),
+      },
       // A service worker has one address for ever: browsers look there for a newer one.
       output: { entryFileNames: ({ name }) => (name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
     },

@@ -2,6 +2,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App, showWaiting } from "./app";
+import { asked } from "./early";
 import { inbox } from "./server/inbox";
 import { notifications } from "./server/notifications";
 import "./styles.css";
@@ -17,7 +18,7 @@ if (root) {
   );
 }
 
-void inbox.enter();
+void inbox.enter(asked);
 notifications.start();
 inbox.drawing.watch(showWaiting);
 // A new link that is opened in a tab with the page only changes the fragment.

@@ -318,6 +318,36 @@ describe("an operator key that was made meanwhile", () => {
   });
 });
 
+describe("what was asked before the scripts came", () => {
+  const early = () => fetch("/api/operator/me", {});
+
+  test("is asked once, and anew when somebody enters again", async () => {
+    inbox = new Inbox();
+    await inbox.enter(early());
+    expect(server.asked.filter((name) => name === "me")).toHaveLength(1);
+    expect(inbox.me?.name).toBe("kim");
+    server.person = "sam";
+    await inbox.enter();
+    expect(inbox.me?.name).toBe("sam");
+  });
+
+  test("may say that nobody is signed in, or fail", async () => {
+    server.person = null;
+    inbox = new Inbox();
+    await inbox.enter(early());
+    expect(inbox.identity.state).toBe("signed-out");
+    await inbox.enter(Promise.reject(new TypeError("Failed to fetch")));
+    expect(inbox.identity.state).toBe("unreachable");
+  });
+
+  test("is not used by somebody who came with a link", async () => {
+    inbox = new Inbox();
+    location.hash = "#sign-in=sam";
+    await inbox.enter(early());
+    expect(inbox.me?.name).toBe("sam");
+  });
+});
+
 test("a hidden tab asks for the sessions once somebody looks at it", async () => {
   await visit();
   // The list that came asks for them, too.

@@ -690,6 +690,11 @@ def test_the_shipped_page_is_whole_and_its_first_view_is_small() -> None:
     assert re.search(r"<script(?![^>]* src=)", index) is None
     # What is asked for first comes first, and the page is painted while the scripts are on their way.
     assert index.index('rel="stylesheet"') < index.index("<script")
+    early, *others = re.findall(r'<script[^>]* src="([^"]+)"', index)
+    assert b"/me`" in files[early].body
+    assert len(files[early].body) < 1000
+    assert b"import" not in files[early].body, "it would wait for others"
+    assert others
     sizes = [len(files[each].packed or files[each].body) for each in first if each.endswith(".js")]
     assert len(sizes) > 2
     assert sum(sizes) <= 300 * 1024

@@ -1,8 +1,8 @@
 /** The operator API: signing in, and the commands of the operator table. */
 
 import { meOf, passkeysOf, WireError, type Json, type JsonObject, type Me, type Passkeys } from "../model/wire";
+import { BASE, PLAIN } from "./plain-request";
 
-const BASE = "/api/operator";
 /** How long an act is sent again while the server is away, in milliseconds. */
 const PATIENCE = 10_000;
 
@@ -42,13 +42,11 @@ export class ApiError extends Error {
   }
 }
 
-/** A proxy may lead to its own sign-in, which is no answer of this server. */
-const PLAIN: RequestInit = { credentials: "same-origin", cache: "no-store", redirect: "manual" };
-
-async function request(path: string, options: RequestInit = {}): Promise<Json> {
+/** `asked` is the answer of the same request if it was sent before. */
+async function request(path: string, options: RequestInit = {}, asked?: Promise<Response> | null): Promise<Json> {
   let response: Response;
   try {
-    response = await fetch(`${BASE}${path}`, { ...PLAIN, ...options });
+    response = await (asked ?? fetch(`${BASE}${path}`, { ...PLAIN, ...options }));
   } catch (fault) {
     if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
     throw new ApiError(0, "unreachable", "the server does not answer: it may have stopped, or be restarting");
@@ -109,9 +107,10 @@ export class Api {
     if (name !== this.#name) throw new ApiError(401, REPLACED, "somebody else has signed in in this tab");
   }
 
-  /** Return who is signed in, and act for that person from now on. Raises ApiError, with status 401 if nobody is. */
-  async me(): Promise<Me> {
-    return await this.#signedIn(meOf(await request("/me")));
+  /** Return who is signed in, and act for that person from now on. `asked` is the answer if this was asked before.
+   *  Raises ApiError, with status 401 if nobody is. */
+  async me(asked?: Promise<Response> | null): Promise<Me> {
+    return await this.#signedIn(meOf(await request("/me", {}, asked)));
   }
 
   async #signedIn(me: Me): Promise<Me> {

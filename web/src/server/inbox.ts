@@ -130,8 +130,9 @@ export class Inbox {
 
   // --- signing in
 
-  /** Sign in with the code in the address, if there is one, or else with the session that the browser has. */
-  async enter(): Promise<void> {
+  /** Sign in with the code in the address, if there is one, or else with the session that the browser has. `asked` is
+   *  the answer to whose that is, if it was asked before. */
+  async enter(asked: Promise<Response> | null = null): Promise<void> {
     const code = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1];
     if (code !== undefined) {
       // It must not stay in the history, whether or not it is still good.
@@ -142,7 +143,7 @@ export class Inbox {
       this.changed();
     }
     try {
-      const me = code === undefined ? await this.api.me() : await this.api.signIn(code);
+      const me = code === undefined ? await this.api.me(asked) : await this.api.signIn(code);
       this.identity = { state: "signed-in", me };
       this.queries.clear();
       this.#stream.start();

@@ -650,4 +650,23 @@ describe("the first view", () => {
     expect(size).toBeLessThan(300_000);
     expect([...hosts]).toEqual([new URL(server.origin).host]);
   });
+
+  test("asks who is signed in once, before its scripts have come", async ({ server, newPage }) => {
+    const page = await newPage();
+    await signIn(page, server.link());
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    let go = (): void => undefined;
+    const held = new Promise<void>((done) => (go = done));
+    await page.route(/\/assets\/index-[^/]*\.js$/, async (route) => {
+      await held;
+      await route.continue();
+    });
+    const first = page.waitForResponse((response) => response.url().endsWith("/api/operator/me"));
+    await page.reload({ waitUntil: "commit" });
+    await first;
+    go();
+    await page.getByText("Connected", { exact: true }).waitFor();
+    expect(asked.filter((path) => path.endsWith("/me"))).toHaveLength(1);
+  });
 });

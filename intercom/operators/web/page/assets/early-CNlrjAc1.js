@@ -1,0 +1,1 @@
+var e=`/api/operator`,t={credentials:`same-origin`,cache:`no-store`,redirect:`manual`},n=location.hash.startsWith(`#sign-in=`)?null:fetch(`${e}/me`,t);n?.catch(()=>void 0);export{n as asked,t as n,e as t};

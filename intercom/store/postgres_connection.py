@@ -86,7 +86,9 @@ _REFUSED_CONNECTIONS: tuple[tuple[str, bool, str], ...] = (
     ),
     (
         # A refusal that arrives only after the library's first look at the socket is told as a connection that closed.
-        "Connection refused|No such file or directory|closed the connection unexpectedly|Connection reset by peer",
+        # One that closed during TLS is another matter.
+        "Connection refused|No such file or directory"
+        "|(?s:^(?!.*(SSL|certificate)).*(closed the connection unexpectedly|Connection reset by peer))",
         True,
         "no PostgreSQL server answers at {host}; start it, or correct the database URL",
     ),

@@ -596,6 +596,28 @@ async def test_what_hangs_up_at_the_address_is_no_server(how: str) -> None:
     assert re.fullmatch(r"no PostgreSQL server answers at \S+; start it, or correct the database URL", str(refused))
 
 
+async def test_what_hangs_up_during_tls_is_not_mistaken_for_no_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    taken, _ = listener.accept()
+                    taken.recv(8)
+                    taken.sendall(b"S")
+                    taken.recv(1)
+                    # What is unread makes it a reset.
+                    taken.close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        refused = await _refusal(f"postgresql://intercom:{PASSWORD}@{place}/notes?sslmode=require")
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join()
+    assert re.fullmatch(rf"the PostgreSQL server at {place} cannot be used \(.*\)", str(refused))
+
+
 def test_a_url_that_cannot_be_read_is_not_quoted(database_url: str) -> None:
     with pytest.raises(DatabaseError, match="the database URL cannot be read") as refused:
         Server.at(database_url.replace("://", "//"))

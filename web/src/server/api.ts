@@ -42,11 +42,12 @@ export class ApiError extends Error {
   }
 }
 
-/** `asked` is the answer of the same request if it was sent before. */
+/** `asked` is the answer of the same request if it was sent before; if it failed, the request is sent again. */
 async function request(path: string, options: RequestInit = {}, asked?: Promise<Response> | null): Promise<Json> {
   let response: Response;
   try {
-    response = await (asked ?? fetch(`${BASE}${path}`, { ...PLAIN, ...options }));
+    const earlier = await asked?.catch(() => null);
+    response = earlier ?? (await fetch(`${BASE}${path}`, { ...PLAIN, ...options }));
   } catch (fault) {
     if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
     throw new ApiError(0, "unreachable", "the server does not answer: it may have stopped, or be restarting");

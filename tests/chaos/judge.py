@@ -72,20 +72,28 @@ class Started:
 @define
 class Roads:
     """Which of its roads brought an agent what. Whoever stands at its end says what has arrived: a shim outlives the
-    server, and over HTTP it is the agent's next call, which a server's death may forestall."""
+    server, and over HTTP it is the agent's next call, which the death of the server, or of its HTTP listener, may
+    forestall."""
 
+    #: When servers were started, and when they opened their HTTP port: in each start, and after a fall of the listener.
     starts: list[float]
+    openings: list[float]
 
     @staticmethod
     def read(rig: Rig) -> Roads:
-        """When the server was started, as its log has it."""
+        """When that was, as the servers' log has it."""
         words = "".join(file.read_text() for file in server_logs(rig))
-        times = re.findall(r"^(\S+ \S+),(\d+) INFO +intercom: MCP server ready", words, re.MULTILINE)
-        return Roads(sorted(datetime.fromisoformat(f"{second}.{rest}").timestamp() for second, rest in times))
+        return Roads(_logged(words, "intercom: MCP server ready"), _logged(words, "intercom.http: MCP over HTTP at"))
 
     def of(self, line: dict[str, Any]) -> Road:
         """The road by which what an agent notes in this line has come."""
-        return line["life"], bisect(self.starts, line["at"]) if line["http"] else 0
+        return line["life"], bisect(self.openings, line["at"]) if line["http"] else 0
+
+
+def _logged(words: str, entry: str) -> list[float]:
+    """The instants of the entries that begin so, in seconds since the epoch."""
+    times = re.findall(rf"^(\S+ \S+),(\d+) INFO +{re.escape(entry)}", words, re.MULTILINE)
+    return sorted(datetime.fromisoformat(f"{second}.{rest}").timestamp() for second, rest in times)
 
 
 def server_logs(rig: Rig) -> list[Path]:

@@ -178,11 +178,16 @@ def _scene(root: Path) -> Iterator[Scene]:
 
 
 def log(scene: Scene, *, started: float) -> None:
+    entry(scene, started, "intercom: MCP server ready (version 1, life 1)")
+    entry(scene, started, "intercom.http: MCP over HTTP at http://127.0.0.1:1/mcp")
+
+
+def entry(scene: Scene, seconds: float, words: str) -> None:
     file = Path(scene.rig.places.log_file)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as log:
-        at = datetime.fromtimestamp(after(started).timestamp())
-        log.write(f"{at:%Y-%m-%d %H:%M:%S},000 INFO    intercom: MCP server ready (version 1, life 1)\n")
+        at = datetime.fromtimestamp(after(seconds).timestamp())
+        log.write(f"{at:%Y-%m-%d %H:%M:%S},000 INFO    {words}\n")
 
 
 def late(id: str, **answer: Any) -> list[dict[str, Any]]:
@@ -319,6 +324,15 @@ def test_over_http_it_may_if_the_server_has_died_meanwhile(scene: Scene) -> None
     report = scene.judged()
     assert report.faults == []
     assert report.counts["verdicts told again after a server died"] == 1
+
+
+@pytest.mark.parametrize("http", [True, False])
+def test_also_if_only_its_http_listener_has_fallen_but_not_behind_a_shim(scene: Scene, http: bool) -> None:
+    scene.ask("q", "a0 round 2", scene.give("q", cases.verdict("v3", "continue", after(4))))
+    scene.call("a0", 5, "transmit", {"prompt_text": "a0 round 2"}, {"decision": "continue"}, http=http)
+    entry(scene, 6, "intercom.http: MCP over HTTP at http://127.0.0.1:1/mcp")
+    scene.ping("a0", 7, late_verdicts=late("q", decision="continue"), http=http)
+    assert [fault.split(" on one road")[0] for fault in scene.faults()] == ["a0 was told twice of q"] * (not http)
 
 
 def test_also_where_that_server_logs_to_its_errors(scene: Scene) -> None:

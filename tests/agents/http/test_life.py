@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
 
 async def is_away(at: Place) -> bool:
     return any(card.away for card in await at.board.service.pending())
+
+
+async def is_open_again(at: Place, fallen: Any) -> bool:
+    return at.app.system.named("http").ref not in (None, fallen) and at.app.http.port is not None
 
 
 def broken_off(monkeypatch: pytest.MonkeyPatch) -> trio.Event:
@@ -144,6 +149,25 @@ async def test_a_client_that_goes_is_away_at_once_and_asks_again_for_the_same(
             (late,) = (await call(client, "ping"))["late_verdicts"]
             assert (late["request_id"], late["answer"]["status"]) == (id, "approved")
             assert "late_verdicts" not in await call(client, "ping")
+
+
+@pytest.mark.real_time
+async def test_what_no_later_call_has_confirmed_is_told_again_when_the_listener_falls(at: Place) -> None:
+    stream, id = await begun(at)
+    await trio.aclose_forcefully(stream)
+    await until(lambda: is_away(at))
+    await at.board.operator("ann").approve(id)
+    told = []
+    for _ in range(2):
+        fallen = at.app.system.named("http").present()
+        async with at.client("agent=one") as client:
+            told += (await call(client, "ping"))["late_verdicts"]
+            fallen._crash(RuntimeError("as a test wants it"))
+            await until(partial(is_open_again, at, fallen))
+    assert [late["request_id"] for late in told] == [id, id]
+    async with at.client("agent=one") as client:
+        assert [late["request_id"] for late in (await call(client, "ping"))["late_verdicts"]] == [id]
+        assert "late_verdicts" not in await call(client, "ping")
 
 
 @pytest.mark.real_time

@@ -209,6 +209,31 @@ describe("what happened", () => {
     await page.getByText("Old 80", { exact: true }).waitFor();
   });
 
+  test("more past requests stay, however soon they are asked for", async ({ server, visit }) => {
+    const all = Array.from({ length: 80 }, (_, at) => cardEntry({ title: `Old ${at + 1}`, status: "applied" }));
+    const limits: number[] = [];
+    server.answers.set("history", ({ limit }) => {
+      limits.push(Number(limit));
+      return { requests: all.slice(0, Number(limit)) };
+    });
+    const page = await visit();
+    // The page looks at what was typed when the test says so, not after its pause.
+    await page.evaluate(() => {
+      const later = window.setTimeout;
+      const held: (() => void)[] = [];
+      const hold = (work: () => void, pause?: number) => (pause === 250 ? held.push(work) : later(work, pause));
+      Object.assign(window, { setTimeout: hold, release: () => held.splice(0).forEach((work) => work()) });
+      history.pushState(null, "", "/log/requests");
+      dispatchEvent(new PopStateEvent("popstate"));
+    });
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.getByText("Old 80", { exact: true }).waitFor();
+    await page.evaluate(() => (window as unknown as { release: () => void }).release());
+    await still(page);
+    expect(await page.getByText("Old 80", { exact: true }).count()).toBe(1);
+    expect(limits).toEqual([50, 100]);
+  });
+
   test("the chain of the log is not verified again because the connection came back", async ({ server, visit }) => {
     let verified = 0;
     server.answers.set("audit-verify", () => {

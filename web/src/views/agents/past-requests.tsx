@@ -35,12 +35,13 @@ function outcome(card: Card): string {
 export function PastRequests({ id }: { id: string | null }) {
   const isWide = useIsWide();
   const [words, setWords] = useState("");
-  const [asked, setAsked] = useState("");
-  const [limit, setLimit] = useState(PAGE);
+  const [question, setQuestion] = useState({ asked: "", limit: PAGE });
+  const { asked, limit } = question;
   useEffect(() => {
     const timer = setTimeout(() => {
-      setAsked(words.trim());
-      setLimit(PAGE);
+      const asked = words.trim();
+      // The same words keep what "Show more" has added meanwhile.
+      setQuestion((before) => (before.asked === asked ? before : { asked, limit: PAGE }));
     }, PAUSE);
     return () => clearTimeout(timer);
   }, [words]);
@@ -90,7 +91,7 @@ export function PastRequests({ id }: { id: string | null }) {
               variant="outline"
               size="touch"
               disabled={found.isFetching}
-              onClick={() => setLimit((before) => Math.min(10_000, before * 2))}
+              onClick={() => setQuestion({ asked, limit: Math.min(10_000, limit * 2) })}
             >
               Show more
             </Button>

@@ -110,12 +110,17 @@ def asks_help(words: list[str]) -> list[str]:
     return [*words[1:], "--help"] if words[:1] == ["help"] else words
 
 
+def is_completing() -> bool:
+    """Tell whether a shell asks for completions, and not for a command."""
+    return "_ARGCOMPLETE" in os.environ
+
+
 def complete(
     parser: argparse.ArgumentParser, ids: Callable[[str, argparse.Namespace], list[str]] | None = None
 ) -> None:
     """Print the completions and exit if a shell asks for them; else do nothing. `ids` returns the ids that a positional
     argument can have, by the argument's name and what was typed before it."""
-    if "_ARGCOMPLETE" not in os.environ:
+    if not is_completing():
         return
     import argcomplete
 

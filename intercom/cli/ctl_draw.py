@@ -23,7 +23,6 @@ from attrs import frozen
 from rich.console import Console
 from rich.text import Text
 
-from intercom.cli import ctl_draw_server
 from intercom.cli.ctl_table import age, print_table, safe_text, timestamp
 from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
@@ -33,7 +32,6 @@ from intercom.model.card_hunks import hunks_of
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
-from intercom.model.grant import GrantEntry, grant_of_rule
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
@@ -92,7 +90,11 @@ def show(
 
 def drawing(name: str) -> Drawing | None:
     """Return the drawing of this name, of this module or of `ctl_draw_server`; None if there is none."""
-    found: Drawing | None = globals().get(f"draw_{name}") or getattr(ctl_draw_server, f"draw_{name}", None)
+    found: Drawing | None = globals().get(f"draw_{name}")
+    if found is None:
+        from intercom.cli import ctl_draw_server
+
+        found = getattr(ctl_draw_server, f"draw_{name}", None)
     return found
 
 
@@ -445,6 +447,8 @@ def draw_found(on: Console, data: Json, at: datetime) -> None:
 
 
 def draw_grants(on: Console, data: Json, at: datetime) -> None:
+    from intercom.model.grant import GrantEntry
+
     rows = [
         (
             short(each.grant_id),
@@ -505,6 +509,8 @@ def summary_of(entry: AuditEntry) -> str:
     something passed, and the origin of the act."""
     data = entry.data or {}
     if entry.kind == "auto_approved" and isinstance(rule := data.get("matched_rule"), str):
+        from intercom.model.grant import grant_of_rule
+
         grant = grant_of_rule(rule)
         return f"{entry.summary} (by {rule if grant is None else f'grant {short(grant)}'})"
     try:

@@ -17,10 +17,12 @@ from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.json_types import Json
 from intercom.model.server_view import ClientEntries, ServerStatus
 from intercom.model.web import PagePeople, PushEntry, SignedIn, TokenEntry
-from intercom.operators.commands.json_forms import read
+from intercom.operators.commands.json_forms import read, reads
 
 if TYPE_CHECKING:
     from actors import Info
+
+reads(SignedIn, {}, id="browser_id")
 
 
 def draw_tree(on: Console, data: Json, at: datetime) -> None:

@@ -30,7 +30,6 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import DocumentVersion, Message, Presence, Room, Team
 from intercom.model.room_view import DocumentView, Match, RoomTail, RoomView, TeamView
 from intercom.model.session import Instruction, Session
-from intercom.model.web import SignedIn
 
 if TYPE_CHECKING:
     # ctl reads these forms too, and would load the sessions with it.
@@ -189,21 +188,25 @@ _CONVERTER = cattrs.Converter(detailed_validation=False)
 _CONVERTER.register_structure_hook(datetime, lambda text, _: from_text(text))
 
 
-def _reads(kind: type[attrs.AttrsInstance], assumed: Mapping[str, Json], **names: str) -> None:
+def reads(kind: type[attrs.AttrsInstance], assumed: Mapping[str, Json], **names: str) -> None:
     """Teach `read` the entries of a class: what one may lack, and the attributes that have another name there."""
-    renamed: dict[str, Any] = {attribute: override(rename=name) for attribute, name in names.items()}
-    of_entry = make_dict_structure_fn(kind, _CONVERTER, **renamed)
-    _CONVERTER.register_structure_hook(kind, lambda entry, _: of_entry({**assumed, **entry}, kind))
+
+    # Made at the first use: it takes a millisecond for each class.
+    def hook(_: object) -> Callable[[Mapping[str, Json], object], object]:
+        renamed: dict[str, Any] = {attribute: override(rename=name) for attribute, name in names.items()}
+        of_entry = make_dict_structure_fn(kind, _CONVERTER, **renamed)
+        return lambda entry, _: of_entry({**assumed, **entry}, kind)
+
+    _CONVERTER.register_structure_hook_factory(lambda wanted: wanted is kind, hook)
 
 
 # A diff that does not say whose text it is counts as the agent's own.
-_reads(Card, {"diff_from_agent": True}, id="request_id", state="status", body="description", risk="risk_level")
-_reads(Session, {"owner_user_id": ""}, id="session_id")
-_reads(CheckpointLine, {}, id="checkpoint_id", size="bytes")
-_reads(Instruction, {}, id="request_id", at="created_at")
-_reads(Restore, {}, id="restore_id", safety_id="safety_checkpoint_id")
-_reads(Room, {}, id="room_id", last_sequence="messages", session_doc_version="document_version")
-_reads(SignedIn, {}, id="browser_id")
+reads(Card, {"diff_from_agent": True}, id="request_id", state="status", body="description", risk="risk_level")
+reads(Session, {"owner_user_id": ""}, id="session_id")
+reads(CheckpointLine, {}, id="checkpoint_id", size="bytes")
+reads(Instruction, {}, id="request_id", at="created_at")
+reads(Restore, {}, id="restore_id", safety_id="safety_checkpoint_id")
+reads(Room, {}, id="room_id", last_sequence="messages", session_doc_version="document_version")
 
 
 def read(kind: type[T], data: Json, under: str = "") -> T:

@@ -318,11 +318,14 @@ def watch(where: Places, *, plain: bool = False, as_json: bool = False) -> int:
     if plain or os.environ.get("TERM", "dumb") == "dumb":
         return Keys(where).run()
     feed = Feed(where)
-    # Before Textual is imported: the cards arrive meanwhile.
     feed.start()
-    from intercom.cli.inbox.app import run
+    from intercom.cli.inbox.first_frame import FirstFrame
 
-    return run(where, feed)
+    with FirstFrame(feed).shown() as frame:
+        from intercom.cli.inbox.app import run
+
+        frame.end()
+        return run(where, feed)
 
 
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:

@@ -33,9 +33,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from intercom.cli.inbox.app import TWO_PANES
 from intercom.cli.inbox.board import keys_of
-from intercom.cli.inbox.pages import shown_key
+from intercom.cli.inbox.pages import TWO_PANES, shown_key
 from intercom.model.card import Card, CardKind
 from intercom.model.decision import Verdict
 from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel

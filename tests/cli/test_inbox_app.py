@@ -19,10 +19,11 @@ from textual.pilot import Pilot
 from intercom.cli import ctl_amend, ctl_draw
 from intercom.cli.inbox import app as inbox_app
 from intercom.cli.inbox import feed as inbox_feed
-from intercom.cli.inbox.app import TWO_PANES, Inbox
+from intercom.cli.inbox.app import Inbox
 from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Act, Board, Waiting, request_of
 from intercom.cli.inbox.feed import Arrived, Feed, Link
-from intercom.cli.inbox.pages import shown_key
+from intercom.cli.inbox.first_frame import STARTING, frame
+from intercom.cli.inbox.pages import TWO_PANES, shown_key
 from intercom.local.places import Places, places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
@@ -537,6 +538,35 @@ def test_a_click_selects_a_card_or_a_tab_and_decides_nothing(where: Places, monk
         assert person.server.decided == []
 
     at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)
+
+
+@pytest.mark.parametrize("columns", [20, 60, 79, 80, 81, 100, 174, 176, 200])
+def test_the_first_frame_is_what_the_inbox_draws_over_it(
+    where: Places, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    wide = card("two", title="漢字" * 60, **LOW)
+    cards = (card("one"), wide, card("three", kind=CardKind.PROMPT, body="go on?"), card("four"))
+
+    async def scene(person: Person) -> None:
+        first = [row.plain.rstrip() for row in frame(person.app.board, columns, 24, ctl_draw.now())]
+        drawn = person.screen.split("\n")
+        assert len(first) == len(drawn) == 24
+        # The keys take two lines of a narrow screen.
+        assert [line for line in first[:-3] if line.strip(" │")] == [line for line in drawn[:-3] if line.strip(" │")]
+        assert STARTING[:16] in first[-1]
+        assert "quit" in drawn[-1]
+
+    at_inbox(where, monkeypatch, *cards, size=(columns, 24))(scene)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(1, 1), (1, 40), (4, 3), (80, 2), (80, 4), (300, 100)])
+def test_the_first_frame_fits_any_terminal(columns: int, lines: int) -> None:
+    board = Board()
+    for number in range(60):
+        board.take(card(f"{number}", title="漢字" * 80))
+    rows = frame(board, columns, lines, ctl_draw.now())
+    assert len(rows) == lines
+    assert all(row.cell_len <= columns and "\n" not in row.plain for row in rows)
 
 
 @pytest.mark.parametrize("width", [20, 60, 79, 80, 100, 200])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
 import signal
 import termios
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from intercom.cli.inbox import first_frame
 from intercom.model.card import CardState, Notice
 from intercom.model.request import RiskLevel
 from tests.cli.test_ctl_watch import COMMAND, ready
@@ -82,6 +85,68 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
         assert service.acts == []
 
 
+def colours_in(drawn: str) -> set[int]:
+    codes = {int(code) for each in re.findall(r"\x1b\[([\d;]*)m", drawn) for code in each.split(";") if code}
+    return codes & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
+
+
+def held(tmp_path: Path, code: str) -> dict[str, str]:
+    """The environment in which this code stands in for Textual, so that the first frame stays while it runs."""
+    package = tmp_path / "held" / "textual"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    return {"PYTHONPATH": str(package.parent)}
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), ("\x1a\x03", 130)]
+)
+async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_has_the_terminal_back(
+    tmp_path: Path, how: str | signal.Signals, code: int
+) -> None:
+    hostile = card("one", title="a \x1b[2Jb", body="\x1b]0;owned\x07 \u202e", **LOW)
+    async with ctl_server(tmp_path, StandInService(hostile)) as server:
+        await ready(server)
+        environ = {**server.environ, **held(tmp_path, "import time; time.sleep(60)"), "NO_COLOR": "1"}
+        async with on_terminal([*COMMAND], environ) as screen:
+            before = termios.tcgetattr(screen._descriptor)
+            drawn = await screen.first_frame()
+            assert "a \\x1b[2Jb" in drawn
+            assert "1 card waiting" in drawn
+            for forbidden in ("\x1b[2J", "\x1b]0;", "\u202e"):
+                assert forbidden not in drawn
+            assert not colours_in(drawn)
+            if isinstance(how, str):
+                screen.type(how)
+            else:
+                screen.process.send_signal(how)
+            assert await screen.ended() == code
+            assert (await screen.rest()).endswith("\x1b[?25h\x1b[?1049l")
+            assert termios.tcgetattr(screen._descriptor) == before
+        assert server.service.acts == []
+
+
+async def test_in_the_background_nothing_is_drawn_over_what_another_program_shows(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        environ = {**server.environ, **held(tmp_path, "print('textual is imported', flush=True)")}
+        shell = ["bash", "--norc", "-m", "-c", f"{shlex.join(COMMAND)} & wait"]
+        async with on_terminal(shell, environ) as screen:
+            assert first_frame.ENTER not in await screen.until("textual is imported")
+
+
+async def test_without_textual_the_terminal_is_given_back(tmp_path: Path) -> None:
+    code = "import sys; sys.stdin.readline(); raise ImportError('there is no textual')"
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, code)}) as screen:
+            await screen.first_frame()
+            screen.type("a\n")
+            assert await screen.ended() == 1
+            assert "\x1b[?25h\x1b[?1049l" in await screen.rest()
+        assert server.service.acts == []
+
+
 async def test_a_person_may_open_the_inbox_before_there_is_a_server(tmp_path: Path) -> None:
     async with on_terminal([*COMMAND], environ(tmp_path)) as screen:
         await screen.until("no server runs yet; waiting for one")
@@ -131,9 +196,7 @@ async def test_without_colour_no_colour_is_written(tmp_path: Path) -> None:
             screen.type(DOWN)
             drawn += await screen.until("+++ b/src/app.py")
             drawn += await screen.until("quit")
-    colours = {part.split("m")[0] for part in drawn.split("\x1b[")[1:] if "m" in part[:12]}
-    codes = {int(code) for each in colours for code in each.split(";") if code.isdigit()}
-    assert not codes & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
+    assert not colours_in(drawn)
 
 
 async def test_plain_prints_line_by_line(tmp_path: Path) -> None:

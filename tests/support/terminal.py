@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import trio
 
+from intercom.cli.inbox import first_frame
+
 
 class Terminal:
     """A process on a pseudo terminal of its own, which leads the session there."""
@@ -21,8 +23,9 @@ class Terminal:
         self._seen = ""
 
     async def until(self, *texts: str) -> str:
-        """What was printed up to and with the first of these texts, from where the last one ended."""
-        while not (found := [text for text in texts if text in self._seen]):
+        """What was printed up to and with the first of these texts, from where the last one ended. The inbox takes no
+        key while its first frame is shown, so that frame is left out."""
+        while not (found := [text for text in texts if text in self._counting()]):
             try:
                 more = await self._read()
             except trio.Cancelled:
@@ -30,9 +33,23 @@ class Terminal:
                 raise
             assert more, f"it ended without {' or '.join(map(repr, texts))}; it printed {self._seen[-900:]!r}"
             self._seen += more
+        self._seen = self._counting()
         first = min(found, key=self._seen.index)
         before, _, self._seen = self._seen.partition(first)
         return before + first
+
+    async def first_frame(self) -> str:
+        """What the inbox's first frame shows, which `until` leaves out."""
+        while first_frame.STARTING not in self._seen:
+            more = await self._read()
+            assert more, f"it ended without a first frame; it printed {self._seen[-900:]!r}"
+            self._seen += more
+        return self._seen
+
+    def _counting(self) -> str:
+        """What was printed, without a first frame: it lasts until the inbox itself takes the whole terminal."""
+        before, _, shown = self._seen.partition(first_frame.ENTER)
+        return before if before == self._seen else before + "".join(shown.partition("\x1b[?1049h")[1:])
 
     async def rest(self) -> str:
         """What is printed until nothing holds the terminal any more."""

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import events
@@ -38,6 +38,7 @@ from intercom.cli.inbox.card_rows import LONG_CARD, CardText
 from intercom.cli.inbox.feed import Feed, Link, sent_together
 from intercom.cli.inbox.pages import (
     TABS,
+    TWO_PANES,
     View,
     batch_lines,
     card_row,
@@ -59,13 +60,13 @@ from intercom.local.places import Places
 from intercom.model.audit import LogEntry
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
-from intercom.model.grant import GrantEntry
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
-#: Below this many columns one pane is shown at a time.
-TWO_PANES = 80
+if TYPE_CHECKING:
+    from intercom.model.grant import GrantEntry
+
 #: Seconds between two drawings of what arrives.
 BURST = 0.05
 #: Seconds between two drawings of ages.
@@ -587,6 +588,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def _look_at(self, view: View) -> None:
         if view is View.SESSIONS:
+            from intercom.model.grant import GrantEntry
+
             sessions = read(list[Session], request(self._where, "list", {}), "sessions")
             grants = read(list[GrantEntry], request(self._where, "grants", {}), "grants")
             self.call_from_thread(self._looked, sessions, grants, self._entries)

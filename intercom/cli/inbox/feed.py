@@ -49,7 +49,7 @@ class Arrived:
 
 class Feed:
     """Watches the server in a thread of its own. `take` returns what arrived; `on_arrival` is called, in that thread,
-    if something arrives after the last `take`. `fault` says why it ended, if it did."""
+    whenever something arrives. `fault` says why it ended, if it did."""
 
     def __init__(self, where: Places) -> None:
         self.where = where
@@ -67,12 +67,17 @@ class Feed:
         self._stopped.set()
 
     def notify(self, on_arrival: Callable[[], object]) -> None:
-        """Call this when something has arrived; at once if something has already."""
+        """Call this, and nothing else, whenever something has arrived; at once if something has already."""
         with self._lock:
             self._on_arrival = on_arrival
             is_late = bool(self._arrived)
         if is_late:
             on_arrival()
+
+    def arrived(self) -> list[Arrived]:
+        """Return what has arrived since the last `take`, and leave it there."""
+        with self._lock:
+            return list(self._arrived)
 
     def take(self) -> list[Arrived]:
         """Return what has arrived since the last call."""
@@ -84,10 +89,9 @@ class Feed:
         if not arrived:
             return
         with self._lock:
-            is_first = not self._arrived
             self._arrived += arrived
             on_arrival = self._on_arrival
-        if is_first and on_arrival is not None:
+        if on_arrival is not None:
             on_arrival()
 
     def _run(self) -> None:

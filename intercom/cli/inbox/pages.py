@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -34,10 +35,12 @@ from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
 from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind
-from intercom.model.grant import GrantEntry
 from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
 from intercom.operators.commands.table import COMMANDS
+
+if TYPE_CHECKING:
+    from intercom.model.grant import GrantEntry
 
 
 class View(Enum):
@@ -49,6 +52,8 @@ class View(Enum):
     HELP = "Help"
 
 
+#: Below this many columns one pane is shown at a time.
+TWO_PANES = 80
 #: The tabs, in their order on the screen.
 TABS = (View.INBOX, View.SESSIONS, View.LOG)
 

@@ -21,7 +21,7 @@ from intercom.operators.commands.command import Access, Argument, OperatorComman
 from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from intercom.local.places import Places
     from intercom.model.json_types import Json, JsonObject
@@ -244,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if is_completing():
         complete(parser(), _ids)
     words = words if as_json else _or_watch(words)
-    word = next((word for word, is_free in zip(words, _free(words), strict=True) if is_free), "")
+    word = next((word for word, is_free in zip(words, _free(words, ()), strict=True) if is_free), "")
     options = parser(as_json=as_json, word=word).parse_args(words)
     code = DONE
     try:
@@ -290,13 +290,13 @@ def hoist(words: Sequence[str]) -> list[str]:
     return front + rest + line[end:]
 
 
-def _free(line: Sequence[str]) -> list[bool]:
-    """Tell for each word whether it is neither an option nor an option's value."""
+def _free(line: Sequence[str], valued: Collection[str] = _VALUED) -> list[bool]:
+    """Tell for each word whether it is neither an option nor the value of one that is allowed anywhere or `valued`."""
     found: list[bool] = []
     is_value = False
     for word in line:
         found.append(not is_value and not word.startswith("-"))
-        is_value = not is_value and (ANYWHERE.get(word, False) or word in _VALUED)
+        is_value = not is_value and (ANYWHERE.get(word, False) or word in valued)
     return found
 
 

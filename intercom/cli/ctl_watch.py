@@ -319,9 +319,9 @@ def watch(where: Places, *, plain: bool = False, as_json: bool = False) -> int:
         return Keys(where).run()
     feed = Feed(where)
     feed.start()
-    from intercom.cli.inbox.first_frame import FirstFrame
+    from intercom.cli.inbox.first_frame import first_frame
 
-    with FirstFrame(feed).shown() as frame:
+    with first_frame(feed) as frame:
         from intercom.cli.inbox.app import run
 
         frame.end()

@@ -87,7 +87,8 @@ def _suggested_option(message: str, parser: argparse.ArgumentParser) -> str:
     options = {name for each in _all_parsers(parser) for action in each._actions for name in action.option_strings}
     for word in message.split()[2:]:
         name = word.partition("=")[0]
-        near = close(name, sorted(options)) if word.startswith("--") and name not in options else []
+        is_option = word.startswith("--") and word != "--"
+        near = close(name, sorted(options)) if is_option and name not in options else []
         if near:
             return f"did you mean {' or '.join(near)}? "
     return ""

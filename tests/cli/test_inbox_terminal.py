@@ -98,8 +98,19 @@ def held(tmp_path: Path, code: str) -> dict[str, str]:
     return {"PYTHONPATH": str(package.parent)}
 
 
+HELD = "import time; time.sleep(60)"
+
+
 @pytest.mark.parametrize(
-    ("how", "code"), [("\x03", 130), (signal.SIGINT, 130), (signal.SIGTERM, 143), ("\x1a\x03", 130)]
+    ("how", "code"),
+    [
+        ("\x03", 130),
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        ("\x1c", 131),
+        (signal.SIGQUIT, 131),
+    ],
 )
 async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_has_the_terminal_back(
     tmp_path: Path, how: str | signal.Signals, code: int
@@ -107,10 +118,10 @@ async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_h
     hostile = card("one", title="a \x1b[2Jb", body="\x1b]0;owned\x07 \u202e", **LOW)
     async with ctl_server(tmp_path, StandInService(hostile)) as server:
         await ready(server)
-        environ = {**server.environ, **held(tmp_path, "import time; time.sleep(60)"), "NO_COLOR": "1"}
+        environ = {**server.environ, **held(tmp_path, HELD), "NO_COLOR": "1"}
         async with on_terminal([*COMMAND], environ) as screen:
             before = termios.tcgetattr(screen._descriptor)
-            drawn = await screen.first_frame()
+            drawn = await screen.raw(first_frame.STARTING)
             assert "a \\x1b[2Jb" in drawn
             assert "1 card waiting" in drawn
             for forbidden in ("\x1b[2J", "\x1b]0;", "\u202e"):
@@ -121,18 +132,50 @@ async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_h
             else:
                 screen.process.send_signal(how)
             assert await screen.ended() == code
-            assert (await screen.rest()).endswith("\x1b[?25h\x1b[?1049l")
+            assert first_frame.LEAVE in await screen.rest()
             assert termios.tcgetattr(screen._descriptor) == before
         assert server.service.acts == []
 
 
-async def test_in_the_background_nothing_is_drawn_over_what_another_program_shows(tmp_path: Path) -> None:
+async def test_all_cards_are_shown_although_they_come_one_by_one(tmp_path: Path) -> None:
+    cards = [card(f"number {number}", **LOW) for number in range(12)]
+    async with ctl_server(tmp_path, StandInService(*cards)) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, HELD)}) as screen:
+            await screen.raw("12 cards waiting")
+            server.tell(card("late", **LOW))
+            assert "approval late" in re.sub(r"\x1b\[[\d;]*m", "", await screen.raw("13 cards waiting"))
+
+
+async def test_who_stops_the_program_before_textual_is_there_has_the_terminal_meanwhile(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
         await ready(server)
-        environ = {**server.environ, **held(tmp_path, "print('textual is imported', flush=True)")}
-        shell = ["bash", "--norc", "-m", "-c", f"{shlex.join(COMMAND)} & wait"]
+        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, HELD)}) as screen:
+            await screen.raw(first_frame.STARTING)
+            screen.type("\x1a")
+            await screen.raw(first_frame.LEAVE)
+            screen.process.send_signal(signal.SIGCONT)
+            screen.process.send_signal(signal.SIGTERM)
+            assert await screen.ended() == 143
+
+
+async def test_a_terminal_that_takes_nothing_holds_up_nothing(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        code = "import time; time.sleep(0.3); raise SystemExit(7)"
+        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, code)}) as screen:
+            screen.type("\x13")
+            assert await screen.ended() == 7
+
+
+@pytest.mark.parametrize("line", ["{} & wait", "{} 2>{}/log"])
+async def test_nothing_is_drawn_where_the_inbox_itself_draws_nothing(tmp_path: Path, line: str) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        environ = {**server.environ, **held(tmp_path, "import time; time.sleep(0.3); print('imported', flush=True)")}
+        shell = ["bash", "--norc", "-m", "-c", line.format(shlex.join(COMMAND), shlex.quote(str(tmp_path)))]
         async with on_terminal(shell, environ) as screen:
-            assert first_frame.ENTER not in await screen.until("textual is imported")
+            assert first_frame.ENTER not in await screen.raw("imported")
 
 
 async def test_without_textual_the_terminal_is_given_back(tmp_path: Path) -> None:
@@ -140,10 +183,10 @@ async def test_without_textual_the_terminal_is_given_back(tmp_path: Path) -> Non
     async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
         await ready(server)
         async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, code)}) as screen:
-            await screen.first_frame()
+            await screen.raw(first_frame.STARTING)
             screen.type("a\n")
             assert await screen.ended() == 1
-            assert "\x1b[?25h\x1b[?1049l" in await screen.rest()
+            assert first_frame.LEAVE in await screen.rest()
         assert server.service.acts == []
 
 

@@ -38,11 +38,11 @@ class Terminal:
         before, _, self._seen = self._seen.partition(first)
         return before + first
 
-    async def first_frame(self) -> str:
-        """What the inbox's first frame shows, which `until` leaves out."""
-        while first_frame.STARTING not in self._seen:
+    async def raw(self, text: str) -> str:
+        """All that was printed and not told of yet, once this text is in it, with the inbox's first frame."""
+        while text not in self._seen:
             more = await self._read()
-            assert more, f"it ended without a first frame; it printed {self._seen[-900:]!r}"
+            assert more, f"it ended without {text!r}; it printed {self._seen[-900:]!r}"
             self._seen += more
         return self._seen
 

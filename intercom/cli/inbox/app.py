@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
@@ -60,12 +60,10 @@ from intercom.local.places import Places
 from intercom.model.audit import LogEntry
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
+from intercom.model.grant import GrantEntry
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
-
-if TYPE_CHECKING:
-    from intercom.model.grant import GrantEntry
 
 #: Seconds between two drawings of what arrives.
 BURST = 0.05
@@ -145,7 +143,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self.set_interval(AGES, self._draw_ages)
         self.set_interval(LOOK, self._look)
         self._draw()
-        self._feed.notify(lambda: loop.call_soon_threadsafe(self._on_arrival))
+        self._feed.notify(partial(self._wake, loop))
         if not has_key(self._where):
             self.in_background(self._say_without_key)
 
@@ -157,6 +155,11 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._draw()
 
     # What the server sends
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The loop is closed once the app has ended; the feed goes on until the program does.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._on_arrival)
 
     def _on_arrival(self) -> None:
         """Draw what has arrived, now or a moment after the last drawing."""
@@ -588,8 +591,6 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def _look_at(self, view: View) -> None:
         if view is View.SESSIONS:
-            from intercom.model.grant import GrantEntry
-
             sessions = read(list[Session], request(self._where, "list", {}), "sessions")
             grants = read(list[GrantEntry], request(self._where, "grants", {}), "grants")
             self.call_from_thread(self._looked, sessions, grants, self._entries)

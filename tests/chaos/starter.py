@@ -15,6 +15,10 @@ from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal
 from tests.chaos.terminal import Terminal
 
+#: Seconds without kills in which any act is answered. A server that has just started decides nothing for five, and the
+#: next kill may come before they are over, many times.
+CALM = 60.0
+
 
 @define
 class Starter:
@@ -48,7 +52,7 @@ class Starter:
         """Start nobody any more."""
         self._over.set()
         if self._thread is not None:
-            self._thread.join(60)
+            self._thread.join(2 * CALM)
         # Opened again if somebody asks what is running.
         self._terminal.close()
 
@@ -77,8 +81,10 @@ class Starter:
             self._ask("clear", {"session": told["session_id"], "verdict_id": f"{dice.getrandbits(128):032x}"})
 
     def _ask(self, verb: str, fields: dict[str, Any]) -> Any:
-        """What the server says; None where it could not be had. An act that may not have come about is repeated."""
-        for _ in range(20):
+        """What the server says; None where it could not be had. An act that may not have come about is repeated: while
+        servers are killed for as long as that takes, and then for `CALM` seconds."""
+        until: float | None = None
+        while until is None or time.monotonic() < until:
             try:
                 return self._terminal.request(verb, fields, patience=10)
             except Refusal as refusal:
@@ -90,6 +96,8 @@ class Starter:
                 pass
             if verb == "list":
                 return None
+            if until is None and self._over.is_set():
+                until = time.monotonic() + CALM
             time.sleep(0.2)
         self.refusals.append(f"{verb} {fields} was not answered")
         return None

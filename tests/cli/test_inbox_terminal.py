@@ -102,18 +102,15 @@ HELD = "import time; time.sleep(60)"
 
 
 @pytest.mark.parametrize(
-    ("how", "code"),
+    ("how", "by"),
     [
-        ("\x03", 130),
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
-        ("\x1c", 131),
-        (signal.SIGQUIT, 131),
+        ("\x03", signal.SIGINT),
+        ("\x1c", signal.SIGQUIT),
+        *((number, number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)),
     ],
 )
 async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_has_the_terminal_back(
-    tmp_path: Path, how: str | signal.Signals, code: int
+    tmp_path: Path, how: str | signal.Signals, by: signal.Signals
 ) -> None:
     hostile = card("one", title="a \x1b[2Jb", body="\x1b]0;owned\x07 \u202e", **LOW)
     async with ctl_server(tmp_path, StandInService(hostile)) as server:
@@ -131,7 +128,7 @@ async def test_cards_are_shown_before_textual_is_there_and_whoever_leaves_then_h
                 screen.type(how)
             else:
                 screen.process.send_signal(how)
-            assert await screen.ended() == code
+            assert await screen.ended() == -by
             assert first_frame.LEAVE in await screen.rest()
             assert termios.tcgetattr(screen._descriptor) == before
         assert server.service.acts == []
@@ -148,15 +145,41 @@ async def test_all_cards_are_shown_although_they_come_one_by_one(tmp_path: Path)
 
 
 async def test_who_stops_the_program_before_textual_is_there_has_the_terminal_meanwhile(tmp_path: Path) -> None:
+    """In a shell with job control, as only there somebody can make it go on."""
     async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
         await ready(server)
-        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, HELD)}) as screen:
+        environ = {**server.environ, **held(tmp_path, HELD)}
+        shell = ["bash", "--norc", "-m", "-c", f"{shlex.join(COMMAND)}; echo stopped; kill %1; fg; echo ended $?"]
+        async with on_terminal(shell, environ) as screen:
+            await screen.raw(first_frame.STARTING)
+            screen.type("\x1a")
+            assert first_frame.LEAVE in await screen.raw("stopped")
+            await screen.raw("ended 143")
+
+
+async def test_where_nobody_could_make_it_go_on_it_is_not_stopped(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        code = "import sys; sys.stdin.readline(); raise SystemExit(7)"
+        async with on_terminal([*COMMAND], {**server.environ, **held(tmp_path, code)}) as screen:
             await screen.raw(first_frame.STARTING)
             screen.type("\x1a")
             await screen.raw(first_frame.LEAVE)
-            screen.process.send_signal(signal.SIGCONT)
-            screen.process.send_signal(signal.SIGTERM)
-            assert await screen.ended() == 143
+            screen.type("\n")
+            assert await screen.ended() == 7
+
+
+async def test_what_somebody_has_made_it_ignore_stays_ignored(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        code = "import sys; sys.stdin.readline(); raise SystemExit(7)"
+        shell = ["bash", "-c", f"trap '' HUP QUIT; exec {shlex.join(COMMAND)}"]
+        async with on_terminal(shell, {**server.environ, **held(tmp_path, code)}) as screen:
+            await screen.raw(first_frame.STARTING)
+            for number in (signal.SIGHUP, signal.SIGQUIT):
+                screen.process.send_signal(number)
+            screen.type("\n")
+            assert await screen.ended() == 7
 
 
 async def test_a_terminal_that_takes_nothing_holds_up_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import zip_longest
+from typing import Any
 
 from rich.text import Text
 
@@ -43,7 +44,7 @@ _PATIENCE = 0.5
 _BARS = 3
 #: The widest list, as in `panes.LAYOUT`.
 _WIDEST_LIST = 70
-#: The signals that end the program, besides ^C, while the inbox is not there to take them.
+#: The signals that end the program, besides ^C.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -75,86 +76,93 @@ def frame(board: Board, columns: int, lines: int, at: datetime) -> list[Text]:
 @contextlib.contextmanager
 def first_frame(feed: Feed) -> Iterator[FirstFrame]:
     """Show what arrives on the whole terminal while the block runs, until the block calls `end`. What was shown stays
-    there for the inbox to draw over, but if the block raises, the terminal is as it was before. Shows nothing where the
-    inbox could not be shown either, and in the background."""
+    there for the inbox to draw over. If the block raises, or a signal ends or stops the program, the terminal is as it
+    was before. Shows nothing where the inbox could not be shown either, and in the background."""
     shown = FirstFrame(feed, _terminal())
-    before = {number: signal.signal(number, _end) for number in _ENDING}
-    before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, lambda *_: shown.stop())
-    before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
     try:
         shown.start()
         yield shown
     except BaseException:
-        # A second ^C must not come between.
-        for number in (*_ENDING, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        shown.end()
         shown.give_back()
         raise
     finally:
         shown.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
-def _end(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
-
-
-def _terminal() -> int | None:
-    """Open the terminal that Textual will draw on, so that writing never waits. Returns None if there is none, or if
-    another program has it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+def _terminal() -> tuple[int, list[Any]] | None:
+    """Open the terminal that Textual will draw on, so that writing never waits. Returns the descriptor, and how the
+    terminal is set; None if there is none, or if another program has it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
         theirs = sys.__stderr__.fileno()  # type: ignore[union-attr]
         if os.isatty(theirs) and os.tcgetpgrp(theirs) == os.getpgrp():
-            return os.open(os.ttyname(theirs), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            settings = termios.tcgetattr(theirs)
+            return os.open(os.ttyname(theirs), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), settings
     return None
 
 
 class FirstFrame:
-    """Draws the cards of a feed in a thread of its own, on a descriptor that does not wait; on None nothing."""
+    """Draws the cards of a feed on a terminal, in a thread of its own; on None nothing."""
 
-    def __init__(self, feed: Feed, terminal: int | None) -> None:
+    def __init__(self, feed: Feed, terminal: tuple[int, list[Any]] | None) -> None:
         self._feed = feed
-        self._terminal = terminal
+        self._descriptor, self._settings = terminal or (-1, [])
+        self._encoding = sys.stdout.encoding or "utf-8"
         self._came = threading.Event()
         self._is_over = terminal is None
         self._is_shown = False
         self._thread = threading.Thread(target=self._run, name="inbox-first-frame", daemon=True)
-        self._attributes = None if terminal is None else termios.tcgetattr(terminal)
+        #: What signals did before.
+        self._handlers: dict[int, Any] = {}
 
     def start(self) -> None:
-        if not self._is_over:
-            self._feed.notify(self._came.set)
-            self._thread.start()
+        if self._is_over:
+            return
+        for number in (signal.SIGINT, *_ENDING, signal.SIGTSTP):
+            # What somebody has made the program ignore stays so.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._on_signal)
+        self._feed.notify(self._came.set)
+        self._thread.start()
 
     def end(self) -> None:
-        """Draw nothing any more."""
+        """Draw nothing any more. ^C is as it was before; other signals are taken until the inbox takes them."""
         self._is_over = True
         self._came.set()
-        if self._thread.ident is not None:
+        if self._thread.is_alive():
             self._thread.join()
-
-    def give_back(self) -> None:
-        """Draw nothing any more, and let the terminal be as it was before."""
-        self.end()
-        if self._terminal is None or not self._is_shown:
-            return
-        # The terminal may be gone.
-        with contextlib.suppress(OSError, termios.error):
-            # The inbox may have done both: once more changes nothing.
-            self._write(LEAVE, time.monotonic() + _PATIENCE)
-            termios.tcsetattr(self._terminal, termios.TCSANOW, self._attributes or [])
-
-    def stop(self) -> None:
-        """Stop the program, as ^Z does, until it is continued."""
-        self.give_back()
-        self._is_shown = False
-        os.kill(os.getpid(), signal.SIGSTOP)
+        self._restore(signal.SIGINT)
 
     def close(self) -> None:
         self.end()
-        if self._terminal is not None:
-            os.close(self._terminal)
+        for number in tuple(self._handlers):
+            self._restore(number)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _restore(self, number: int) -> None:
+        if number in self._handlers:
+            signal.signal(number, self._handlers.pop(number))
+
+    def give_back(self) -> None:
+        """Let the terminal be as it was before, if anything was shown. The inbox may have done so: once more changes
+        nothing. It neither waits for the drawing thread nor takes a lock: signals call it."""
+        self._is_over = True
+        if self._is_shown:
+            # The terminal may be gone.
+            with contextlib.suppress(OSError):
+                self._write(LEAVE, time.monotonic() + _PATIENCE)
+            with contextlib.suppress(OSError, termios.error):
+                termios.tcsetattr(self._descriptor, termios.TCSANOW, self._settings)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        """Give the terminal back, and let the signal do what it does to a program that does not take it. No exception
+        is raised: amid an import it may get lost."""
+        self.give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        # It was stopped and goes on, or nobody could have made it go on, and so it was not stopped.
+        signal.signal(number, self._on_signal)
 
     def _run(self) -> None:
         # Whatever is wrong with a card, the inbox will say or show it.
@@ -192,13 +200,12 @@ class FirstFrame:
 
     def _write(self, text: str, until: float | None = None) -> None:
         """Write to the terminal, as long as the frame is wanted, or until a time by the monotonic clock."""
-        assert self._terminal is not None, "without a terminal nothing is drawn"
-        data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+        data = text.encode(self._encoding, "backslashreplace")
         while data and (time.monotonic() < until if until else not self._is_over):
             try:
-                data = data[os.write(self._terminal, data) :]
+                data = data[os.write(self._descriptor, data) :]
             except BlockingIOError:
-                select.select((), (self._terminal,), (), _LOOK)
+                select.select((), (self._descriptor,), (), _LOOK)
 
 
 def _as_written(rows: Sequence[Text]) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import signal
 import termios
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -89,6 +90,13 @@ class Terminal:
             return ""
 
 
+def _as_from_a_shell() -> None:
+    """Take the terminal, and no signal as one that is ignored: who started the tests may have made them ignore some."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextlib.asynccontextmanager
 async def on_terminal(command: Sequence[str], environ: Mapping[str, str]) -> AsyncIterator[Terminal]:
     """Run a command whose controlling terminal is a new one; it is killed at the end."""
@@ -104,7 +112,7 @@ async def on_terminal(command: Sequence[str], environ: Mapping[str, str]) -> Asy
                 stderr=theirs,
                 env=env,
                 start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                preexec_fn=_as_from_a_shell,
             )
         finally:
             os.close(theirs)

@@ -14,10 +14,10 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any
+from types import FrameType
 
 from rich.text import Text
 
@@ -27,6 +27,9 @@ from intercom.cli.inbox.card_rows import Rows
 from intercom.cli.inbox.feed import Arrived, Feed, Link
 from intercom.cli.inbox.pages import TWO_PANES, View, card_row, nothing_lines, tabs_line
 from intercom.model.card import Card
+
+#: How a terminal is set, as `termios` has it.
+Settings = list[int | list[bytes | int]]
 
 #: The last line, in which the keys are shown later.
 STARTING = "starting: no key counts yet"
@@ -90,7 +93,7 @@ def first_frame(feed: Feed) -> Iterator[FirstFrame]:
         shown.close()
 
 
-def _terminal() -> tuple[int, list[Any]] | None:
+def _terminal() -> tuple[int, Settings] | None:
     """Open the terminal that Textual will draw on, so that writing never waits. Returns the descriptor, and how the
     terminal is set; None if there is none, or if another program has it."""
     with contextlib.suppress(OSError, ValueError, AttributeError, termios.error):
@@ -104,7 +107,7 @@ def _terminal() -> tuple[int, list[Any]] | None:
 class FirstFrame:
     """Draws the cards of a feed on a terminal, in a thread of its own; on None nothing."""
 
-    def __init__(self, feed: Feed, terminal: tuple[int, list[Any]] | None) -> None:
+    def __init__(self, feed: Feed, terminal: tuple[int, Settings] | None) -> None:
         self._feed = feed
         self._descriptor, self._settings = terminal or (-1, [])
         self._encoding = sys.stdout.encoding or "utf-8"
@@ -113,7 +116,7 @@ class FirstFrame:
         self._is_shown = False
         self._thread = threading.Thread(target=self._run, name="inbox-first-frame", daemon=True)
         #: What signals did before.
-        self._handlers: dict[int, Any] = {}
+        self._handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def start(self) -> None:
         if self._is_over:

@@ -69,7 +69,9 @@ export async function look(page: Page, title: string): Promise<void> {
   await page.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
 }
 
+/** Press keys one after the other, each when it counts. */
 export async function press(page: Page, ...keys: string[]): Promise<void> {
+  await settled(page);
   for (const key of keys) {
     await page.keyboard.press(key);
     await settled(page);

@@ -9,6 +9,7 @@ those that a recognised operator has used. A file in that home directory lists t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
@@ -192,19 +193,40 @@ def operator_keys_files() -> tuple[Path, ...]:
 def record_directories(*directories: str) -> None:
     """Add directories to the user's own, and drop those that no longer exist. The caller has recognised an operator.
 
-    Raises ConfigError if the list is damaged, and OSError if it cannot be written.
+    Those that do not exist yet are made: the next caller would drop them. Raises ConfigError if the list is damaged,
+    and OSError if it cannot be written, or a directory cannot be made.
     """
     known = own_directories()[0]
     fresh = {each for each in directories if not is_own(each, known)}
-    if fresh:
-        _write({each for each in _listed() if os.path.isdir(each)} | fresh)
+    if not fresh:
+        return
+    for each in fresh:
+        Path(each).mkdir(0o700, parents=True, exist_ok=True)
+    with _changing() as listed:
+        _write({each for each in listed if os.path.isdir(each)} | fresh)
 
 
 def forget_directories(*directories: str) -> None:
     """Remove directories from the list. Raises as `record_directories` does."""
-    listed = _listed()
-    if listed & set(directories):
+    if not _listed() & set(directories):
+        return
+    with _changing() as listed:
         _write(listed - set(directories))
+
+
+@contextlib.contextmanager
+def _changing() -> Iterator[set[str]]:
+    """Yield what is listed; nobody else changes the list meanwhile."""
+    file = directories_file()
+    if file is None:
+        raise ConfigError("this uid has no passwd entry: its own directories cannot be recorded")
+    directory = os.open(private_directory(str(file.parent)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # The list is replaced as a whole, so a lock on the file itself would be one on an old file.
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield _listed()
+    finally:
+        os.close(directory)
 
 
 def _listed() -> set[str]:
@@ -218,8 +240,6 @@ def _listed() -> set[str]:
 
 def _write(directories: set[str]) -> None:
     file = directories_file()
-    if file is None:
-        raise ConfigError("this uid has no passwd entry: its own directories cannot be recorded")
-    private_directory(str(file.parent))
+    assert file is not None, "there is a list"
     kept = sorted(each for each in directories if each.isprintable())
     replace(file, (_HEAD + "".join(f"{each}\n" for each in kept)).encode("utf-8"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,34 @@ def test_what_is_recorded_is_own_until_it_is_forgotten(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     own_files.forget_directories(other)
     assert not is_own(other, own_files.own_directories()[0])
+
+
+def test_what_is_recorded_before_it_exists_stays_own(tmp_path: Path) -> None:
+    state, other = str(tmp_path / "state/agent-intercom"), str(tmp_path / "config/agent-intercom")
+    own_files.record_directories(state)
+    own_files.record_directories(other)
+    known = own_files.own_directories()[0]
+    assert is_own(state, known)
+    assert is_own(other, known)
+
+
+def test_those_who_record_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = [str(tmp_path / f"{number}/agent-intercom") for number in range(2)]
+    read, both = own_files._listed, threading.Barrier(2)
+
+    def listed() -> set[str]:
+        # Unless the first one holds a lock, the second one reads before the first one writes.
+        found = read()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return found
+
+    monkeypatch.setattr(own_files, "_listed", listed)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(own_files.record_directories, several))
+    monkeypatch.undo()
+    monkeypatch.setattr(places, "STAND_IN_HOME", str(tmp_path / "me"))
+    assert read() == set(several)
 
 
 def test_a_list_that_others_may_read_or_write_or_that_is_a_link_lists_nothing(me: Path, tmp_path: Path) -> None:

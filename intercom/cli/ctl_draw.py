@@ -552,7 +552,7 @@ def _state_text(card: Card) -> str:
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
     way = _WAYS.get(decided.channel, decided.channel)
     who = "the workspace's policy" if decided.channel == "policy" else f"{decided.by} ({way})"
-    since = "" if card.state in VERDICT else f", {state}"
+    since = (", delivered" if card.delivered else "") if card.state in VERDICT else f", {state}"
     return f"{verdict} by {who} {at}{since}" + (f": {decided.text}" if decided.text else "")
 
 

@@ -107,7 +107,7 @@ class Card:
     approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
     `diff_omitted` says that a listing left the diff out. `prompt_type` is what kind of question a prompt is.
     `amendable` says that a part of it can be approved, or that it can be edited before it is; `amended` that a person
-    did so.
+    did so. `delivered` says that the answer, or the message, has reached the agent: a rejection keeps its state then.
     `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
     this machine.
     """
@@ -137,6 +137,7 @@ class Card:
     prompt_type: PromptType | None = None
     amendable: bool = False
     amended: bool = False
+    delivered: bool = False
 
     def without_diff(self) -> Card:
         """Return the card as a listing carries it that has no room for the diff."""

@@ -419,6 +419,7 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
         expires_at=request.expires_at,
         decided=request.decided,
         away=away,
+        delivered=request.delivered_at is not None,
     )
     match request:
         case ApprovalRequest():
@@ -526,6 +527,7 @@ def card_of_instruction(instruction: Instruction, workspace_root: str) -> Card:
         body=instruction.text if instruction.text.strip() != title else None,
         detail=f"from {instruction.by}",
         note=_way(instruction),
+        delivered=instruction.delivered_at is not None,
     )
 
 

@@ -131,6 +131,8 @@ def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
     decided = Decided("v", "reject", "ana", "slack", START, "not today")
     text = drawn("show", card_entry(card("a", state=CardState.REJECTED, decided=decided)))
     assert "rejected by ana (slack) at 2026-11-21 12:00:00: not today" in text
+    there = drawn("show", card_entry(card("a", state=CardState.REJECTED, decided=decided, delivered=True)))
+    assert "rejected by ana (slack) at 2026-11-21 12:00:00, delivered: not today" in there
     assert "expires" not in text
     assert "agent-intercom-ctl" not in text
 

@@ -130,6 +130,8 @@ TABLE: list[tuple[Any, Any, CardState]] = [
 def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardState) -> None:
     card = request_kinds.card_of(row, "/ws")
     assert (card.id, card.session_id, card.workspace_root, card.state) == ("r", "s", "/ws", state)
+    # A rejection keeps its state when the agent has it.
+    assert card.delivered is (row.delivered_at is not None)
     if answer is InvalidState:
         with pytest.raises(InvalidState, match="ended with its session"):
             request_kinds.answer(row)

@@ -79,6 +79,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "proposal_hash": "Identifies the change: send it as `shown` if you approve only a part of it.",
         "prompt_type": "What kind of question a prompt is.",
         "amendable": "Whether a part of it can be approved, or it can be edited first.",
+        "amended": "Whether a person approved a part of it, or edited it first.",
+        "delivered": "Whether the answer, or the message, has reached the agent.",
         "file_path": "The path of its first file.",
         "choices": "The decisions that answer it; none if it waits for none.",
     },

@@ -160,7 +160,7 @@ _card = form(
     Card,
     *("request_id=id", "kind", "status=state", "title", "session_id", "workspace_root", "created_at", "expires_at"),
     *("description=body", "detail", "risk_level=risk", "files", "diff_from_agent", "remarks", "decided", "away"),
-    *("note", "proposal_hash", "diff", "diff_omitted", "prompt_type", "amendable"),
+    *("note", "proposal_hash", "diff", "diff_omitted", "prompt_type", "amendable", "amended", "delivered"),
 )
 _hunk = form(HunkOfCard, "number", "path", "range", "added", "removed", "line")
 _queued = form(Card, "request_id=id", "workspace_root", "status=state", "note")

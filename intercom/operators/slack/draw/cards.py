@@ -110,9 +110,14 @@ def status_lines(card: Card) -> list[Block]:
     steps: tuple[CardState, ...] | None = _STEPS.get(card.kind)
     if steps is None:
         return []
-    if card.state not in steps:
-        steps = (steps[0], card.state)
-    words = [f"*{step.value.capitalize()}*" if step is card.state else step.value.capitalize() for step in steps]
+    now = card.state
+    if card.kind is CardKind.APPROVAL and now is CardState.REJECTED:
+        # The state stays, and the agent hears of it all the same.
+        steps = (CardState.PENDING, CardState.REJECTED, CardState.DELIVERED)
+        now = CardState.DELIVERED if card.delivered else now
+    elif now not in steps:
+        steps = (steps[0], now)
+    words = [f"*{step.value.capitalize()}*" if step is now else step.value.capitalize() for step in steps]
     return [context(mrkdwn(" → ".join(words)))]
 
 

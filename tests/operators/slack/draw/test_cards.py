@@ -102,12 +102,18 @@ def test_who_approved_did_not_end_what_ended_by_itself(state: CardState) -> None
         (CardKind.APPROVAL, CardState.APPROVED, "Pending → *Approved* → Delivered → Applied"),
         (CardKind.APPROVAL, CardState.DELIVERED, "Pending → Approved → *Delivered* → Applied"),
         (CardKind.APPROVAL, CardState.APPLIED, "Pending → Approved → Delivered → *Applied*"),
-        (CardKind.APPROVAL, CardState.REJECTED, "Pending → *Rejected*"),
+        (CardKind.APPROVAL, CardState.REJECTED, "Pending → *Rejected* → Delivered"),
+        (CardKind.RESTORE, CardState.REJECTED, "Pending → *Rejected*"),
         (CardKind.PROMPT, CardState.ANSWERED, "Pending → *Answered* → Delivered"),
     ],
 )
 def test_a_card_shows_how_far_its_answer_has_come(kind: CardKind, state: CardState, life: str) -> None:
     assert life in shown(content(given.card(kind=kind, state=state)))
+
+
+def test_a_rejection_that_the_agent_has_says_so() -> None:
+    there = given.card(state=CardState.REJECTED, decided=given.by_ann("reject"), delivered=True)
+    assert "Pending → Rejected → *Delivered*" in shown(content(there))
 
 
 def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:

@@ -100,6 +100,11 @@ class Places:
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.http")
 
     @property
+    def web_port_file(self) -> str:
+        """The file in which a server leaves the page's port to the next one, while browsers may be signed in."""
+        return os.path.join(self.runtime_dir, f"{self.ipc_name}.web-port")
+
+    @property
     def start_lock(self) -> str:
         """The lock of the shim that starts a server, so that only one shim starts one."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.start")

@@ -3,8 +3,9 @@
 The page is at localhost, for which browsers have passkeys, and not at an IP address, for which they have none. Browsers
 look for localhost at both of loopback's addresses, so both are opened: another program could take the other one.
 
-Nothing listens before, except on a configured port that a proxy or programs with a token come to. The web server and
-the files of the page are loaded then too, in a thread.
+Nothing listens before, with two exceptions: a configured port that a proxy or programs with a token come to, and the
+port of an earlier server in which somebody was signed in, so that their open page comes back. The web server and the
+files of the page are loaded then too, in a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from intercom.local import own_files
 from intercom.local.places import Places, private_directory
 from intercom.model.card import Card, Notice
 from intercom.model.config import WebSettings
-from intercom.model.errors import IntercomError, IpcError
+from intercom.model.errors import ConfigError, IntercomError, IpcError
 from intercom.model.json_types import JsonObject
 from intercom.model.web import (
     ApiToken,
@@ -46,7 +47,7 @@ from intercom.operators.channel import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
-from intercom.operators.web.sign_in import LINK_LIFE, BrowserSession, SignIns, new_secret
+from intercom.operators.web.sign_in import LINK_LIFE, LONGEST_LIFE, BrowserSession, SignIns, new_secret
 from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import STORE_FAULTS
@@ -208,7 +209,7 @@ class WebListener(ChannelActor):
                 " the proxy_secret_file under [web]",
                 self._deps.settings.public_url,
             )
-        if self._deps.sign_ins.port is not None:
+        if self._deps.sign_ins.port is not None or self._earlier_port() is not None:
             self.spawn(self._open_again)
         elif self._deps.port:
             self.spawn(self._open_for_others)
@@ -235,6 +236,9 @@ class WebListener(ChannelActor):
 
     def on_stop(self) -> None:
         self._remove_files()
+        if not self._deps.sign_ins.every():
+            # Nobody's open page looks for the next server.
+            Path(self._deps.places.web_port_file).unlink(missing_ok=True)
 
     def publish(self, shown: Card | Notice) -> None:
         self._log.publish(shown)
@@ -275,8 +279,8 @@ class WebListener(ChannelActor):
             log.warning("%s", unrecorded)
 
     async def _open_again(self, failed: Callable[[IpcError], Awaitable[None]] | None = None) -> None:
-        """Open the port of an earlier run of this actor, or the configured one, until it works. `failed` is told of the
-        first attempt that did not."""
+        """Open the port of an earlier run of this actor, the configured one, or an earlier server's, until it works.
+        `failed` is told of the first attempt that did not."""
         pause, longest = _RETRY_SECONDS
         while not self._is_open:
             try:
@@ -302,13 +306,15 @@ class WebListener(ChannelActor):
 
         deps = self._deps
         wanted = deps.port if deps.sign_ins.port is None else deps.sign_ins.port
-        # Passkeys work at the port where they were made.
-        usual = 0 if wanted else port_of(self.service.signatures.keyring.trusted().values()) or 0
+        # Passkeys work at the port where they were made. Otherwise open pages look for an earlier server at its port.
+        passkeys = None if wanted else port_of(self.service.signatures.keyring.trusted().values())
+        usual = 0 if wanted else passkeys or self._earlier_port() or 0
         try:
             listeners = _open_both(usual) if usual else None
         except OSError as error:
             why = why_not_open(error, port="port under [web]", host=HOST)
-            log.warning("port %d, at which your passkeys work, cannot be opened (%s): another one is taken", usual, why)
+            users = "your passkeys work" if passkeys else "the page was before"
+            log.warning("port %d, at which %s, cannot be opened (%s): another one is taken", usual, users, why)
             listeners = None
         try:
             listeners = listeners or _open_both(wanted)
@@ -369,6 +375,7 @@ class WebListener(ChannelActor):
             # A link for somebody else that is not on record is not given.
             await self.service.security_event(f"{asked.by} made a link to the page for {asked.name}", who)
         link = sign_ins.issue(asked.name, asked.role, code, asked.by)
+        await self._leave_port()
         if file is not None:
             self.spawn(_remove_later, partial(Path(file).unlink, missing_ok=True))
         return SignInLink(url, link.expires_at, file)
@@ -383,6 +390,25 @@ class WebListener(ChannelActor):
         except OSError as error:
             raise IpcError(f"cannot write {file} ({error.strerror}): check its directory") from None
         return str(file)
+
+    async def _leave_port(self) -> None:
+        """Leave the port to the next server, so that a page which is open then finds it."""
+        places, sign_ins = self._deps.places, self._deps.sign_ins
+        left = f"{sign_ins.port} {int(sign_ins.now().timestamp())}\n".encode()
+        try:
+            private_directory(places.runtime_dir)
+            await trio.to_thread.run_sync(own_files.replace, Path(places.web_port_file), left)
+        except (IpcError, OSError) as fault:
+            log.warning("an open page will not find the next server by itself: %s", fault)
+
+    def _earlier_port(self) -> int | None:
+        """Return the port that an earlier server has left, if somebody it signed in may still look for it."""
+        try:
+            port, at = map(int, own_files.read_own(Path(self._deps.places.web_port_file), private=True).split())
+        except (FileNotFoundError, ConfigError, ValueError):
+            return None
+        age = self._deps.sign_ins.now().timestamp() - at
+        return port if 0 < port < 65536 and 0 <= age <= LONGEST_LIFE.total_seconds() else None
 
     def _remove_files(self) -> None:
         """Remove the files of links that an earlier run has left."""

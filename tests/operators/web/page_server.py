@@ -31,11 +31,19 @@ from intercom.store.client import Reader, Store
 from intercom.store.writer import Writer
 from tests.operators.answers import check_answer, check_event
 from tests.operators.ctl_server import environ
-from tests.operators.stand_in_service import StandInAgents, StandInService
+from tests.operators.stand_in_service import START, StandInAgents, StandInService
 from tests.support.database import new_database
 from tests.support.http_responses import Response, ResponseReader, request
 
 API = "/api/operator"
+
+
+@define
+class Clock:
+    at: Any = field(default=START)
+
+    def __call__(self) -> Any:
+        return self.at
 
 
 @frozen

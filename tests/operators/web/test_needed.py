@@ -17,9 +17,9 @@ from intercom.operators.web.listener import IsNeeded
 from intercom.operators.web.sign_in import IDLE_LIFE, LONGEST_LIFE
 from intercom.operators.web.tokens import TOKEN_DAYS
 from tests.operators.ctl_server import environ
-from tests.operators.web.page_server import SECRET, Browser, PageServer, page_server
+from tests.operators.web.page_server import SECRET, Browser, Clock, PageServer, page_server
 from tests.operators.web.test_proxy import SETTINGS
-from tests.operators.web.test_tokens import Clock, add
+from tests.operators.web.test_tokens import add
 from tests.support.virtual_server import VirtualServer
 
 SECOND = timedelta(seconds=1)

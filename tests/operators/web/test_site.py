@@ -9,6 +9,7 @@ import json
 import os
 import re
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,15 +35,16 @@ from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
 from intercom.operators.web.events import EventLog
+from intercom.operators.web.listener import IsNeeded
 from intercom.operators.web.passkeys import Proposals
-from intercom.operators.web.sign_in import LINK_LIFE, SignIns, may_use, new_secret
+from intercom.operators.web.sign_in import IDLE_LIFE, LINK_LIFE, LONGEST_LIFE, SignIns, may_use, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
 from intercom.store.client import StoreUnavailable
 from intercom.web_server import server as web_server
 from intercom.web_server.port import ConnectionProcesses
 from intercom.web_server.server import Connection
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
-from tests.operators.web.page_server import API, Browser, page_server
+from tests.operators.web.page_server import API, Browser, Clock, page_server
 from tests.support.http_responses import Response, request
 from tests.support.virtual_server import Operator
 
@@ -617,6 +619,50 @@ async def test_a_restarted_listener_keeps_port_and_sessions_and_pages_begin_agai
         assert server.port == port
         async with browser.events(last=ready) as stream:
             assert (await stream.next())[0] == "reset"
+
+
+async def test_an_open_page_finds_the_next_server_where_the_last_one_was(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        port = server.port
+    async with page_server(tmp_path) as server:
+        while True:
+            try:
+                answer = await browser.get(f"{API}/me")
+                break
+            except OSError:
+                await trio.sleep(0.01)
+        assert (server.port, answer.status) == (port, 401)
+        # A link leads there too.
+        assert (await server.browser()).port == port
+
+
+async def test_nothing_listens_for_a_page_that_nobody_has_open(tmp_path: Path) -> None:
+    clock = Clock()
+    async with page_server(tmp_path, clock=clock) as server:
+        await server.browser()
+        file = Path(server.places.web_port_file)
+        left = file.read_text()
+        clock.at += IDLE_LIFE + timedelta(seconds=1)
+    # Nobody was signed in any more.
+    assert not file.exists()
+
+    # That server was killed, a week ago.
+    file.write_text(left)
+    file.chmod(0o600)
+    clock.at += LONGEST_LIFE
+    async with page_server(tmp_path, clock=clock) as server:
+        await ask(server.links.actor, IsNeeded())
+        assert server.sign_ins.port is None
+
+
+async def test_a_port_that_another_program_has_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        await server.browser()
+        port = server.port
+    listening = await trio.open_tcp_listeners(port, host="127.0.0.1")
+    async with page_server(tmp_path) as server, listening[0]:
+        assert (await server.browser()).port != port
 
 
 async def test_more_tabs_than_a_browser_has_connections_for_take_the_place_of_the_oldest(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
-from attrs import define, field
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +33,8 @@ from intercom.store.writer_messages import Database
 from intercom.web_server.port import ConnectionProcesses
 from intercom.web_server.server import Connection
 from tests.docs.generated import DOCS
-from tests.operators.stand_in_service import START, StandInService, card
-from tests.operators.web.page_server import API, Browser, PageServer, Stream, page_server
+from tests.operators.stand_in_service import StandInService, card
+from tests.operators.web.page_server import API, Browser, Clock, PageServer, Stream, page_server
 from tests.operators.web.test_site import error
 from tests.support.http_responses import Response, request
 
@@ -55,14 +55,6 @@ class Program(Browser):
 
     async def post(self, path: str, data: Any, **more: str | None) -> Response:
         return await super().post(path, data, **{"Origin": None, **more})
-
-
-@define
-class Clock:
-    at: Any = field(default=START)
-
-    def __call__(self) -> Any:
-        return self.at
 
 
 async def add(server: PageServer, role: WebRole = WebRole.OPERATOR, name: str = "nightly") -> tuple[NewToken, Program]:

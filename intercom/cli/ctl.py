@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from intercom._version import __version__
 from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete, is_completing
 from intercom.operators.commands.command import Access, Argument, OperatorCommand
-from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Kind
+from intercom.operators.commands.table import COMMANDS, FIELDS, SUBJECTS, WATCH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -199,18 +199,6 @@ GROUPS = {
     "push": "messages to browsers while the page is closed",
     "people": "who may use the page, and who is signed in there",
     "gateway": "other MCP servers, which agents reach through this one",
-}
-
-#: The commands by what they are about, as the help lists them.
-SUBJECTS = {
-    "what waits for you": ("watch", "web", "pending", "show", "approve", "reject", "changes", "answer"),
-    "sessions": ("list", "start", "logs", "pause", "unpause", "resume", "mode", "nudge", "end"),
-    "what agents are told": ("steer", "steering", "task", "tasks", "take-back"),
-    "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
-    "checkpoints": ("checkpoint", "checkpoints", "restore"),
-    "the record": ("log", "history", "audit"),
-    "people and programs": ("people", "key", "token", "push"),
-    "the server and the rest": ("server", "tree", "clients", "slack", "rooms", "gateway"),
 }
 
 #: What is typed, one word or two, and its row.

@@ -72,8 +72,8 @@ class Argument(NamedTuple):
 class OperatorCommand(NamedTuple):
     """One row. `access` says who may send it.
 
-    With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
-    delivery. With `is_typed` false only programs send it.
+    With `for_agent` the command has a message for an agent, whose kind is the command's name; what was signed is stored
+    with it, and checked again before delivery. With `is_typed` false only programs send it.
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
     or `ctl_draw_server` that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says
     that it changes nothing, though only a person may send it. `verb` is what people type for it, if that is not its

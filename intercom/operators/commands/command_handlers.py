@@ -556,4 +556,5 @@ HANDLERS: dict[str, CommandHandler[..., Any]] = {
     for each in list(module.values())
     if isinstance(each, CommandHandler)
 }
-assert set(HANDLERS) == set(COMMANDS), "each row has a handler"
+_ALONE = set(HANDLERS) ^ set(COMMANDS)
+assert not _ALONE, f"a row of the table without a handler here, or a handler without a row: {', '.join(sorted(_ALONE))}"

@@ -6,6 +6,7 @@ check of the request and of who may send it, and `command` of embedding.
 
 These are written by hand:
 
+- under which of `SUBJECTS` ctl's help lists it.
 - what the answer holds, above a function that makes it by hand. The API's document is made from that.
 - a drawing of the answer in `cli.ctl_draw`, which `draws` names. Without one ctl prints one line.
 - what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`,
@@ -700,3 +701,15 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
 HOW_TO_AMEND = ("approve {id} --edit", "changes {id}")
 #: The command that approves only some hunks of a proposal that has several.
 HOW_TO_CHOOSE = "approve {id} --hunks {hunks}"
+
+#: What is typed first, by what it is about, as ctl's help lists it; also commands that ctl carries out by itself.
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "what waits for you": ("watch", "web", "pending", "show", "approve", "reject", "changes", "answer"),
+    "sessions": ("list", "start", "logs", "pause", "unpause", "resume", "mode", "nudge", "end"),
+    "what agents are told": ("steer", "steering", "task", "tasks", "take-back"),
+    "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
+    "checkpoints": ("checkpoint", "checkpoints", "restore"),
+    "the record": ("log", "history", "audit"),
+    "people and programs": ("people", "key", "token", "push"),
+    "the server and the rest": ("server", "tree", "clients", "slack", "rooms", "gateway"),
+}

@@ -1,6 +1,7 @@
 """The buttons of cards and the words of replies, as one table: cards, interactions and forms are made from its rows.
 
-A new button for a known decision is a new row. A new decision also needs:
+A new button for a known decision is a new row, and so is one that shows what commands would do (`COMMAND_BUTTONS`). A
+new decision also needs:
 
 - its name and past participle in `model.decision`, and its end in `ENDS` of `model.card`
 - what the agent is told, in `sessions.request_kinds`, or what the session does, where that kind of card is decided
@@ -217,6 +218,8 @@ STOP_SESSION: Final = SessionButton(
 
 #: Shows what a grant, and what a rule of the policy, would let pass.
 PERMIT: Final = CommandButton("approve_permit", _APPROVAL, "🔁", "Permit more…", ("grant", "allow"))
+#: All that decide nothing, by `action_id`.
+COMMAND_BUTTONS: Final[Mapping[str, CommandButton]] = {each.action_id: each for each in (PERMIT,)}
 
 #: The buttons by `action_id`, by the name of their form, and by kind of card.
 BY_ACTION: Final[Mapping[str, Button]] = {button.action_id: button for button in BUTTONS}

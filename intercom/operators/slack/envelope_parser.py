@@ -18,7 +18,7 @@ from attrs import frozen
 
 from intercom.model.card_hunks import numbers_in, spans
 from intercom.model.errors import InvalidArguments
-from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, PERMIT, STOP_SESSION, Button
+from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, COMMAND_BUTTONS, STOP_SESSION, Button, CommandButton
 
 
 @frozen
@@ -98,13 +98,18 @@ class CommandsShown(Act):
 
     NOUN = "a click"
 
+    action_id: str
     card_id: str
     within: str | None
     response_url: str
 
     @property
+    def button(self) -> CommandButton:
+        return COMMAND_BUTTONS[self.action_id]
+
+    @property
     def about(self) -> dict[str, str]:
-        return {"action": PERMIT.action_id, "card": self.card_id}
+        return {"action": self.action_id, "card": self.card_id}
 
 
 @frozen
@@ -284,7 +289,7 @@ def _button_action(payload: object) -> Act | Ignored:
         raise _Unreadable("a click without an action")
     action = actions[0]
     name = _at(action, "action_id")
-    if not isinstance(name, str) or name not in (*BY_ACTION, STOP_SESSION.action_id, PERMIT.action_id):
+    if not isinstance(name, str) or name not in (*BY_ACTION, STOP_SESSION.action_id, *COMMAND_BUTTONS):
         return Ignored("a click on something that is not our button")
     person = _person(payload)
     if name == STOP_SESSION.action_id:
@@ -308,13 +313,14 @@ def _button_action(payload: object) -> Act | Ignored:
         thread=message if thread is None else _fits(_TS, thread, "thread ts"),
         trigger=_optional(_TOKEN, _at(payload, "trigger_id")),
     )
-    if name != PERMIT.action_id:
+    if name not in COMMAND_BUTTONS:
         return clicked
     return CommandsShown(
         clicked.act_id,
         clicked.person,
         clicked.team,
         clicked.channel,
+        clicked.action_id,
         clicked.card_id,
         clicked.within,
         _optional(_TOKEN, _at(payload, "response_url")),

@@ -22,7 +22,6 @@ from intercom.operators.slack import amendment_forms, button_actions, envelope_p
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
-    PERMIT,
     Understood,
     addressed,
     form_of,
@@ -137,7 +136,7 @@ class Interactions:
 
     async def _show_commands(self, click: CommandsShown) -> None:
         """Show the person what each command would do, as if they had typed it."""
-        for name in PERMIT.commands:
+        for name in click.button.commands:
             id, text = f"{click.act_id}/{name}", f"{name} {click.card_id}"
             command = Command(id, click.person, click.team, click.channel, SLASH, text, click.response_url)
             answer = await self.run_command(command)

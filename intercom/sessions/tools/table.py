@@ -1,7 +1,9 @@
 """The table of the nine tools.
 
-To add a tool, write its module and add it here. Then `python -m tests.agents.test_snapshot` writes
-`handshake_and_lists.json`: what the shim answers by itself, and where hooks find the names of the tools.
+To add a tool, write its module, add it here, and give it an icon in `agents.icons`. Then `python -m
+tests.agents.test_snapshot` writes `handshake_and_lists.json`: what the shim answers by itself, and where hooks find the
+names of the tools. If a program that embeds a session should call it, it also gets a method in `embedding`; if a person
+answers it, a kind in `sessions.request_kinds`.
 """
 
 from __future__ import annotations

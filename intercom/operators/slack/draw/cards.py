@@ -11,7 +11,7 @@ from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel, without_secrets
 from intercom.model.session import ProgressStatus, Session, SessionStatus
 from intercom.model.visible_text import one_line, visible
-from intercom.operators.slack.buttons import BY_KIND, OUTCOMES, PERMIT, STOP_SESSION
+from intercom.operators.slack.buttons import BY_KIND, COMMAND_BUTTONS, OUTCOMES, STOP_SESSION
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.blocks import (
     Block,
@@ -142,8 +142,8 @@ def buttons(card: Card) -> list[Block]:
     """Return the block with the card's buttons, as a list; empty if the card shows none now."""
     row = [each for each in BY_KIND[card.kind] if card.state in each.states]
     shown = [button(each, card.id) for each in row if each.dialog is None or card.amendable]
-    if card.kind is PERMIT.kind and card.state is CardState.PENDING:
-        shown.append(button(PERMIT, card.id))
+    if card.state is CardState.PENDING:
+        shown += [button(each, card.id) for each in COMMAND_BUTTONS.values() if each.kind is card.kind]
     return [{"type": "actions", "elements": shown}] if shown else []
 
 

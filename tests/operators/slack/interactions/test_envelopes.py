@@ -68,6 +68,7 @@ def test_a_tap_that_shows_commands_is_read() -> None:
         person=Person(ANNA, "anna"),
         team=TEAM,
         channel=CHANNEL,
+        action_id="approve_permit",
         card_id=CARD,
         within=ROOT,
         response_url="https://hooks.slack.com/actions/T0TEAM/1/x",

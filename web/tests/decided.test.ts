@@ -27,6 +27,8 @@ describe("the steps", () => {
     [ended("approved", "approve", { amendable: false }), "pending approved (delivered)"],
     [ended("rejected", "reject"), "pending rejected (delivered)"],
     [ended("delivered", "reject"), "pending rejected delivered"],
+    [ended("rejected", "reject", { delivered: true }), "pending rejected delivered"],
+    [ended("interrupted", "approve", { delivered: true }), "pending approved interrupted"],
     [ended("answered", "refine", { kind: "prompt" }), "pending answered (delivered)"],
     [ended("delivered", "resume", { kind: "standby" }), "pending resumed delivered"],
     [ended("expired", null), "pending expired"],
@@ -54,6 +56,8 @@ describe("the steps", () => {
       false,
     ]);
     expect(isUnderWay(ended("delivered", "reject"))).toBe(false);
+    expect(isUnderWay(ended("rejected", "reject"))).toBe(true);
+    expect(isUnderWay(ended("rejected", "reject", { delivered: true }))).toBe(false);
   });
 });
 
@@ -86,6 +90,14 @@ describe("a decision that was sent", () => {
     expect(board.takeable).toHaveLength(1);
     board.take(is("delivered"));
     expect(board.takeable).toEqual([]);
+  });
+
+  test("may not once the agent has it, though a rejected card stays rejected", () => {
+    send();
+    board.take(is("rejected"));
+    board.take({ ...is("rejected"), delivered: true });
+    expect(board.takeable).toEqual([]);
+    expect(board.ended.map((each) => board.sent.isOffered(each))).toEqual([false]);
   });
 
   test("may not if it was delivered before its answer came", () => {

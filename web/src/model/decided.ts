@@ -6,7 +6,7 @@ import type { Card } from "./wire";
 
 /** The kinds of card about which a decision can be taken back. What is decided about others takes effect at once. */
 export const TAKEN_BACK = new Set(["approval", "prompt", "standby"]);
-/** The status of a card whose decision no agent has yet, as far as the server knows. */
+/** The status of a card whose decision no agent has yet, unless the server says otherwise. */
 const NOT_DELIVERED = new Set(["approved", "rejected", "answered"]);
 /** The channels on which people decide. Other decisions are those of policies, grants and timers. */
 const PEOPLES = new Set(["ctl", "web", "slack", "embed", "elicitation"]);
@@ -15,11 +15,16 @@ const WAYS = table<string>({ elicitation: "over the agent's own connection" });
 /** After these nothing follows. */
 const LAST = new Set(["delivered", "applied", "expired", "interrupted", "closed"]);
 
+/** Return how far a card has come. One that was rejected keeps that status when the agent has the answer. */
+export function reached(card: Card): string {
+  return card.delivered && NOT_DELIVERED.has(card.status) ? "delivered" : card.status;
+}
+
 /** Whether the decision about a card may still be taken back. The server knows for certain, and may refuse. */
 export function mayTakeBack(card: Card): boolean {
   return (
     TAKEN_BACK.has(card.kind) &&
-    NOT_DELIVERED.has(card.status) &&
+    NOT_DELIVERED.has(reached(card)) &&
     card.decided !== null &&
     PEOPLES.has(card.decided.channel)
   );
@@ -27,7 +32,8 @@ export function mayTakeBack(card: Card): boolean {
 
 /** Whether more can become known of a decided card. */
 export function isUnderWay(card: Card): boolean {
-  return !LAST.has(card.status) || (card.status === "delivered" && isToApply(card));
+  const status = reached(card);
+  return !LAST.has(status) || (status === "delivered" && isToApply(card));
 }
 
 /** Whether the server writes files once the agent has the approval. */
@@ -45,7 +51,8 @@ const CHOSEN = table<string>({ approved: "approved", rejected: "rejected", answe
 
 /** Return how far a decided card has come, and what follows: pending, approved, delivered, applied. */
 export function stepsOf(card: Card): Step[] {
-  const { decided, status } = card;
+  const { decided } = card;
+  const status = reached(card);
   if (status === "expired" || status === "interrupted" || status === "closed") {
     const before = decided ? [past(decided.decision)] : [];
     return ["pending", ...before, status].map((word) => ({ word: oneLine(word), isDone: true }));

@@ -54,6 +54,8 @@ export interface Card {
   diffOmitted: boolean;
   remarks: Remark[];
   decided: Decided | null;
+  /** Whether the agent has the decision, whatever the status: a rejected card stays rejected. */
+  delivered: boolean;
   away: boolean;
   proposalHash: string | null;
   promptType: string | null;
@@ -197,6 +199,7 @@ export function cardOf(value: unknown): Card {
           text: shown(decided, "text"),
         }
       : null,
+    delivered: data["delivered"] === true,
     away: data["away"] === true,
     proposalHash: maybe(data, "proposal_hash"),
     promptType: maybe(data, "prompt_type"),

@@ -77,6 +77,25 @@ describe("a decision that was sent", () => {
     await messages(page, "nothing to undo").waitFor();
   });
 
+  test("to reject has come to its end once it was delivered, though the card stays rejected", async ({
+    server,
+    visit,
+  }) => {
+    const card = proposal("Not like this");
+    const id = String(card["request_id"]);
+    server.put(card);
+    const page = await visit();
+    await look(page, "Not like this");
+    await press(page, "r");
+    await page.getByRole("button", { name: "Reject", exact: true }).click();
+    await undoBar(page).getByText("no agent has it yet").waitFor({ timeout: 9_000 });
+    server.put({ ...server.cards.get(id), delivered: true });
+    await undoBar(page).waitFor({ state: "detached" });
+    const ended = page.locator(`[data-ended="${id}"]`);
+    expect(await ended.locator("[aria-current=step]").innerText()).toContain("delivered");
+    expect(await ended.getByRole("button", { name: "Take back" }).count()).toBe(0);
+  });
+
   test("that the agent has meanwhile is not taken back, which is said, and not offered again", async ({
     server,
     visit,

@@ -10,6 +10,7 @@ import { addressOf, navigate, useIsWide, useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { kindOf } from "@/model/kinds";
 import { diffOf, type DiffLine } from "@/model/diff";
+import { reached } from "@/model/decided";
 import { past } from "@/model/keys";
 import { age, moment } from "@/model/time";
 import { oneLine, short, table } from "@/model/visible";
@@ -25,11 +26,11 @@ const GOOD = new Set(["approved", "answered", "delivered", "applied"]);
 const MOST_LINES = 2_000;
 
 function outcome(card: Card): string {
-  const status = oneLine(card.status);
+  const status = oneLine(reached(card));
   if (!card.decided) return status;
   const { decision, by, channel } = card.decided;
   const said = `${past(decision)} by ${oneLine(by)} (${oneLine(channel)})`;
-  return card.status === past(decision) || card.status === "answered" ? said : `${said}, ${status}`;
+  return status === past(decision) || status === "answered" ? said : `${said}, ${status}`;
 }
 
 export function PastRequests({ id }: { id: string | null }) {

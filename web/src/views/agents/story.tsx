@@ -19,6 +19,7 @@ import { Button } from "@/components/ui/button";
 import { Skeleton } from "@/components/ui/skeleton";
 import { addressOf } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
+import { reached } from "@/model/decided";
 import { lineOf, progressOf, titlesOf, type StoryLine, type Tone } from "@/model/story";
 import { moment } from "@/model/time";
 import { oneLine } from "@/model/visible";
@@ -57,7 +58,7 @@ export function Story({ session, wanted }: { session: Session; wanted: number | 
     const titles = titlesOf(entries);
     return entries.map((entry) => lineOf(entry, titles));
   }, [entries]);
-  const statuses = new Map([...(past.data ?? []), ...board.cards].map((card) => [card.id, card.status]));
+  const statuses = new Map([...(past.data ?? []), ...board.cards].map((card) => [card.id, reached(card)]));
   const open = new Set(board.cards.map((card) => card.id));
   const decided = new Map(lines.filter((each) => each.isDecision).map((each) => [each.requestId, each.id]));
   const scroller = useRef<HTMLDivElement>(null);

@@ -165,6 +165,33 @@ describe("what is asked twice", () => {
     expect(board.question({ ...act(card, "approve"), word: "reject" })).toBeNull();
   });
 
+  test("a part as far as the whole was seen", () => {
+    const card = cardOf(proposal("x", 3));
+    const parts = String(card.diff).split(/^(?=@@)/m);
+    const kept = parts.filter((_, at) => at !== 2).join("");
+    const diff = kept.replace("+83,", "+82,").replace("--- a", "index 1..2 100644\n--- a");
+    const part = { ...card, id: `part of ${card.id}`, diff };
+    board.take({ ...card, diff: String(card.diff).replace("--- a", "index 1..9 100644\n--- a") });
+    const [whole = card] = board.cards;
+    // The second hunk, which is left out, and the last line of the third were not on the screen.
+    board.saw(whole, [...Array(11).keys(), ...Array.from({ length: 6 }, (_, at) => 18 + at)]);
+    board.sawPart(part, whole, [1, 3]);
+    expect(board.notSeen(part)).toBe("1 of 18 lines not seen");
+    board.saw(whole, [24]);
+    board.sawText(whole);
+    board.sawPart(part, whole, [1, 3]);
+    expect(board.notSeen(part)).toBe("");
+  });
+
+  test("a part is not seen where it is another text than the whole", () => {
+    const card = cardOf(proposal("x", 2));
+    const part = { ...card, id: `part of ${card.id}`, diff: String(card.diff).replaceAll("Prices are net", "Free") };
+    board.take(card);
+    look(card);
+    board.sawPart(part, card, [1, 2]);
+    expect(board.notSeen(part)).toBe("14 of 17 lines not seen");
+  });
+
   test("what was seen counts no more once the content has changed", () => {
     const card = cardOf(proposal("x"));
     board.take(card);

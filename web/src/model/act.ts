@@ -47,8 +47,14 @@ export function named(card: Card, ...facts: string[]): string {
   return `${short(card.id)} '${shown}'${known ? ` (${known})` : ""}`;
 }
 
+/** Say how much of a proposal an act approves: `1 of 2 hunks of `; empty if it is all of it, as it was proposed. */
+export function partOf({ hunks, edit }: Act): string {
+  if (hunks) return `${hunks.numbers.length} of ${hunks.total} hunks of `;
+  return edit ? "your edit of " : "";
+}
+
 export function nameOf(act: Act): string {
-  if (act.card) return named(act.card);
+  if (act.card) return `${partOf(act)}${named(act.card)}`;
   return act.session ? `session ${short(act.session.id)} of ${oneLine(act.session.workspaceRoot)}` : "";
 }
 

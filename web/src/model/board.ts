@@ -7,7 +7,7 @@
  *  times are milliseconds of one clock of the caller. */
 
 import { draftOf, idOf, named, nameOf, shownOf, type Act } from "./act";
-import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
+import { diffOf, fitComments, placesInWhole, type Comment, type DiffModel } from "./diff";
 import { CHANGES, KEYS, keysOf, label, LETS_PASS, type Key } from "./keys";
 import { Sent } from "./sent";
 import { count, table } from "./visible";
@@ -393,6 +393,17 @@ export class Board {
     }
   }
 
+  /** Record that what was on the screen of a card was so of a part of it, which has these of its hunks. */
+  sawPart(part: Card, card: Card, numbers: readonly number[]): void {
+    const { lines, text } = this.#record(card);
+    const places = placesInWhole(this.diff(part), this.diff(card), numbers);
+    this.saw(
+      part,
+      places.flatMap((place, at) => (place !== null && lines[place] === 1 ? [at] : [])),
+    );
+    if (text) this.sawText(part);
+  }
+
   /** Say which part of a card was not on the screen; empty if all of it was. */
   notSeen(card: Card): string {
     if (card.diffOmitted) return "diff not seen";
@@ -613,14 +624,11 @@ export class Board {
     }
     if (!WEIGHTY_ACTIONS.has(act.word)) return null;
     if (!act.card) return `${label(act.word)} ${nameOf(act)}?`;
-    if (act.hunks) {
-      const { numbers, total } = act.hunks;
-      return `approve ${numbers.length} of ${total} hunks of ${named(act.card)}?`;
-    }
+    if (act.hunks) return `approve ${nameOf(act)}?`;
     const doubts = this.doubts(act.edit?.card ?? act.card);
     if (act.edit) {
       const isGrave = WEIGHTY_RISKS.has(act.card.risk) || doubts.length > 0;
-      return isGrave ? `approve your edit of ${named(act.card)}?` : null;
+      return isGrave ? `approve ${nameOf(act)}?` : null;
     }
     if (!WEIGHTY_KINDS.has(act.card.kind) && !WEIGHTY_RISKS.has(act.card.risk) && doubts.length === 0) return null;
     return `${act.word} ${named(act.card)}?`;

@@ -163,6 +163,40 @@ export function regionsOf(hunks: readonly Hunk[]): NonNullable<DiffModel["region
   return hunks.flatMap(({ range, path, line, end }) => (range === null ? [] : [{ path, line: line + 1, end }]));
 }
 
+/** Return for each line of a part of a diff where the whole has the same line; null if it has none. `numbers` are the
+ *  hunks of the whole that the part has. */
+export function placesInWhole(part: DiffModel, whole: DiffModel, numbers: readonly number[]): (number | null)[] {
+  const places = part.lines.map<number | null>(() => null);
+  part.hunks.forEach((hunk, at) => {
+    const same = whole.hunks.find((each) => each.number === numbers[at]);
+    const lines = part.lines.slice(hunk.line, hunk.end);
+    const others = same?.path === hunk.path ? whole.lines.slice(same.line, same.end) : [];
+    const isSame = lines.length === others.length && lines.every((line, of) => isAlike(line, others[of]));
+    if (isSame) lines.forEach((line, of) => (places[line.index] = others[of]?.index ?? null));
+  });
+  for (const line of part.lines) {
+    if (line.hunk > 0) continue;
+    const path = part.files[line.file]?.path;
+    const same = whole.lines.find(
+      (each) => each.hunk === 0 && whole.files[each.file]?.path === path && isAlike(line, each),
+    );
+    places[line.index] = same?.index ?? null;
+  }
+  return places;
+}
+
+/** Whether two lines say the same. Where a hunk begins in the new file, and the hash of that file, depend on the other
+ *  hunks. */
+function isAlike(one: DiffLine, other: DiffLine | undefined): boolean {
+  const said = ({ part, text }: DiffLine) =>
+    part === "hunk"
+      ? text.replace(/ \+\d+(,\d+)? @@/, " @@")
+      : part === "header"
+        ? text.replace(/^index .*/, "index")
+        : text;
+  return other !== undefined && one.part === other.part && said(one) === said(other);
+}
+
 /** Return the numbers of the lines of each new file that the diff shows, by path. */
 export function linesShown(model: DiffModel): Map<string, Set<number>> {
   const shown = new Map<string, Set<number>>();

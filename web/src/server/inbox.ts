@@ -571,8 +571,9 @@ export class Inbox {
       if (!isSame || whole.card.proposalHash !== shown) throw new WireError("the server numbers these hunks otherwise");
       // A key that was typed for what was there before the answer came counts no more.
       if (this.board.version !== version) return this.say("info", "nothing was decided: the request has changed");
-      // What is seen of it is recorded apart from what is seen of the proposal.
+      // What is seen of it is recorded apart from what is seen of the proposal, beginning with what was seen there.
       const made = { ...part.card, id: `part of ${card.id}`, amendable: false };
+      this.board.sawPart(made, card, numbers);
       const told = part.text;
       const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", told, card: made };
       this.board.begin([{ ...act, hunks: of }], performance.now());

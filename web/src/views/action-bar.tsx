@@ -12,7 +12,7 @@ import {
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useIsWide, useNow } from "@/lib/hooks";
-import { draftOf, idOf, type Act } from "@/model/act";
+import { draftOf, idOf, partOf, type Act } from "@/model/act";
 import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
@@ -303,7 +303,7 @@ function BackBar(props: { acts: readonly Act[]; state: string; back: string; isB
   const about =
     props.acts.length > 1
       ? count(props.acts.length, "decision")
-      : `${upper(label(first.word))} “${oneLine(first.card?.title ?? short(first.session?.id ?? ""))}”`;
+      : `${upper(label(first.word))} ${partOf(first)}“${oneLine(first.card?.title ?? short(first.session?.id ?? ""))}”`;
   return (
     <div
       className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6"

@@ -30,7 +30,10 @@ export function Recent() {
               <span className="line-clamp-1 [overflow-wrap:anywhere]">{oneLine(card.title)}</span>
               <Steps card={card} />
               {card.decided && (
-                <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">{whoDecided(card)}</span>
+                <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">
+                  {whoDecided(card)}
+                  {card.note && ` · ${oneLine(card.note)}`}
+                </span>
               )}
             </span>
             {board.sent.isOffered(card) && <TakeBack card={card} />}

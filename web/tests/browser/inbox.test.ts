@@ -118,13 +118,20 @@ describe("one request", () => {
     const page = await visit();
     await select(page, "Three hunks");
     await page.getByLabel("Approve hunk 2 of 3").click();
+    await press(page, "End");
+    await page.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
     await page.getByRole("button", { name: /^Approve 2 of 3 hunks/ }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText("approved with changes:").waitFor();
+    // All of the part was on the screen.
+    expect(await dialog.getByText("not seen").count()).toBe(0);
     await settled(page);
     await dialog.getByRole("button", { name: /^Approve/ }).click();
+    await page.getByTestId("undo").getByText("Approve 2 of 3 hunks of “Three hunks”").waitFor();
     const hash = `${String(card["proposal_hash"])}-part`;
     expect(await server.act()).toMatchObject({ command: "approve", hunks: "1,3", shown: hash });
+    await page.getByTestId("messages").getByText("approved: 2 of 3 hunks of").waitFor();
+    await page.getByText("approved by alex (web) · approved with changes").waitFor();
   });
 
   test("gets comments on lines, which request changes", async ({ server, visit }) => {

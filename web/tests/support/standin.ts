@@ -294,7 +294,13 @@ export class Standin {
         }));
         const isPart = typeof fields["hunks"] === "string";
         const text = isPart ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}` : null;
-        const entry = isPart ? { ...card, proposal_hash: `${String(card["proposal_hash"])}-part` } : card;
+        const chosen = String(fields["hunks"]).split(",");
+        // Of one file, as the proposals of the tests are.
+        const diff = String(card["diff"])
+          .split(/^(?=@@ )/m)
+          .filter((_, at) => at === 0 || chosen.includes(String(at)))
+          .join("");
+        const entry = isPart ? { ...card, diff, proposal_hash: `${String(card["proposal_hash"])}-part` } : card;
         return json(200, { data: { card: entry, hunks, text, contents: {} } });
       }
     }
@@ -329,6 +335,8 @@ export class Standin {
     if (!card || command === "grant" || command === "allow") return;
     const word = command === "answer" ? String(fields["decision"]) : command;
     const status = { approve: "approved", reject: "rejected", changes: "rejected" }[word] ?? "answered";
+    const note = fields["hunks"] ? "approved with changes" : null;
+    this.cards.set(id, { ...card, note });
     this.end(id, status, word === "changes" ? "reject" : word, "alex", "web", verdict);
   }
 

@@ -583,7 +583,19 @@ export class Inbox {
     this.changed();
   }
 
+  /** Record that a comment on a card is being written: it is added when changes are requested. Returns what to call
+   *  when it is not written any more. */
+  writes(id: string, add: () => void): () => void {
+    const form = { id, add };
+    this.#forms.add(form);
+    return () => void this.#forms.delete(form);
+  }
+  #forms = new Set<{ id: string; add: () => void }>();
+
   #requestChanges(act: Act, card: Card, typedAt: number): void {
+    if (!this.cannotDecide && this.board.counts(typedAt)) {
+      for (const form of [...this.#forms]) if (form.id === card.id) form.add();
+    }
     const comments = this.board.fitting(card);
     if (comments.length === 0) {
       return this.say("info", "write a comment first: on a line's number, or with the key m; or use reject");

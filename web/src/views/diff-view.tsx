@@ -469,13 +469,15 @@ export function CommentForm(props: { spot: Spot; card: Card; draft: string; onDo
   const { spot, card, onDone } = props;
   const inbox = useInbox();
   const [text, setText] = useDraft(`comment ${card.id} ${props.draft}`);
-  const add = () => {
+  const adding = useRef(() => undefined as void);
+  const add = (adding.current = () => {
     if (!text.trim()) return;
     inbox.board.comment(card, { ...spot, text: text.trim() });
     setText("");
     inbox.changed();
     onDone();
-  };
+  });
+  useEffect(() => inbox.writes(card.id, () => adding.current()), [inbox, card.id]);
   return (
     <form
       className="flex flex-col gap-2 border-y border-primary/40 bg-background px-4 py-3 font-sans text-sm"

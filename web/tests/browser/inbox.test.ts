@@ -134,6 +134,24 @@ describe("one request", () => {
     await page.getByText("approved by alex (web) · approved with changes").waitFor();
   });
 
+  test("gets the comment that is still being written with the request for changes", async ({ server, visit }) => {
+    server.put(proposal("Comment on me"));
+    const page = await visit();
+    await select(page, "Comment on me");
+    await page.getByLabel("Comment on line 3", { exact: true }).click();
+    await page.getByRole("textbox", { name: /Comment on/ }).fill("why here?");
+    await settled(page);
+    await page.getByRole("button", { name: /^Request changes/ }).click();
+    await page.getByRole("textbox", { name: /^Request changes/ }).waitFor();
+    await page.getByText("Your comment on line 3").waitFor();
+    await settled(page);
+    await page.keyboard.press("Control+Enter");
+    expect(await server.act()).toMatchObject({
+      command: "changes",
+      comments: JSON.stringify([{ path: "shop/basket.py", text: "why here?", line: 3 }]),
+    });
+  });
+
   test("gets comments on lines, which request changes", async ({ server, visit }) => {
     server.put(proposal("Comment on me"));
     const page = await visit();

@@ -1,17 +1,19 @@
 /** What passes without a person: the grants of sessions, which can be revoked here, and the workspaces' policies. */
 
 import { useQuery } from "@tanstack/react-query";
-import { useRef, useState } from "react";
+import { Fragment, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
 import { Checkbox } from "@/components/ui/checkbox";
 import { Skeleton } from "@/components/ui/skeleton";
 import { useNow } from "@/lib/hooks";
 import { grantsOf, policiesOf, type Grant, type Policy } from "@/model/permits";
-import { duration } from "@/model/time";
+import { duration, shortMoment } from "@/model/time";
 import { oneLine, short } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
 import { Remark } from "./marks";
 
+/** Where a policy is looked for. */
+const POLICY_FILE = ".intercom/settings.json";
 /** How often it is asked what there is, in milliseconds. */
 const INTERVAL = 5_000;
 
@@ -24,12 +26,16 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
     queryFn: async ({ signal }) =>
       grantsOf(await inbox.api.command("grants", isAll ? { everything: true } : {}, signal)),
     refetchInterval: INTERVAL,
+    // What is asked about a grant stays while others come or go.
+    placeholderData: (before) => before,
   });
   const policies = useQuery({
     queryKey: ["permits", "policies"],
     queryFn: async ({ signal }) => policiesOf(await inbox.api.command("policy-list", {}, signal)),
     refetchInterval: INTERVAL,
   });
+  const named = new Set((policies.data ?? []).map((each) => each.source).filter(Boolean));
+  const sources = named.size > 0 ? named : new Set([POLICY_FILE]);
   const fault = grants.error ?? policies.error;
   return (
     <>
@@ -42,7 +48,7 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
             also those that have ended
           </label>
         </div>
-        {!grants.data ? (
+        {!grants.data || (grants.isPlaceholderData && grants.data.length === 0) ? (
           <Skeleton className="h-14" />
         ) : grants.data.length === 0 ? (
           <p className="text-muted-foreground">{isAll ? "There has been none." : "None is in force."}</p>
@@ -68,7 +74,14 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
           </ul>
         )}
         <p className="text-xs text-muted-foreground">
-          To take a rule out, remove it from the file. The policy without it then waits for you.
+          To take a rule out, remove it from{" "}
+          {[...sources].map((source, at) => (
+            <Fragment key={source}>
+              {at > 0 && " or "}
+              <code className="font-mono">{oneLine(source)}</code>
+            </Fragment>
+          ))}{" "}
+          in its workspace. The policy without it then waits for you.
         </p>
       </section>
     </>
@@ -82,15 +95,12 @@ function GrantRow({ grant }: { grant: Grant }) {
   const [isBusy, setBusy] = useState(false);
   const busy = useRef(false);
   const left = (Date.parse(grant.until) - now) / 1000;
-  const state =
-    grant.over ??
-    (grant.isAway
-      ? "its agent is away"
-      : Number.isNaN(left)
-        ? "in force"
-        : left > 0
-          ? `ends in ${duration(left)}`
-          : "ends now");
+  const ends = Number.isNaN(left)
+    ? "in force"
+    : left > 0
+      ? `ends in ${duration(left)}, at ${shortMoment(grant.until, now)}`
+      : "ends now";
+  const state = grant.over ?? (grant.isAway ? `${ends} · its agent is away` : ends);
   const revoke = async () => {
     if (busy.current) return;
     busy.current = true;
@@ -142,19 +152,22 @@ function GrantRow({ grant }: { grant: Grant }) {
 }
 
 function PolicyRow({ policy }: { policy: Policy }) {
+  const what =
+    policy.source || policy.fault ? `Lets pass: ${oneLine(policy.covers)}` : "No policy file: lets nothing pass";
+  // What it lets pass says that already.
+  const status = policy.status === "grants nothing" ? "" : oneLine(policy.status);
+  const accepted =
+    policy.acceptedBy &&
+    `accepted by ${oneLine(policy.acceptedBy)}${policy.acceptedChannel ? ` (${oneLine(policy.acceptedChannel)})` : ""}`;
+  const facts = [status, accepted, policy.requestId && "waits for your answer in the inbox"].filter(Boolean).join(", ");
   return (
     <li className="flex flex-col gap-0.5 px-3 py-2 [overflow-wrap:anywhere]">
       <span className="font-mono text-xs">
         {oneLine(policy.workspaceRoot)}
         {policy.source && `/${oneLine(policy.source)}`}
       </span>
-      <span>Lets pass: {oneLine(policy.covers)}</span>
-      <span className="text-xs text-muted-foreground">
-        {oneLine(policy.status)}
-        {policy.acceptedBy &&
-          `, accepted by ${oneLine(policy.acceptedBy)}${policy.acceptedChannel ? ` (${oneLine(policy.acceptedChannel)})` : ""}`}
-        {policy.requestId && ", waits for your answer in the inbox"}
-      </span>
+      <span>{what}</span>
+      {facts && <span className="text-xs text-muted-foreground">{facts}</span>}
       {policy.fault && <Remark level="error">{oneLine(policy.fault)}</Remark>}
     </li>
   );

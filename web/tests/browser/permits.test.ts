@@ -227,6 +227,10 @@ test("what passes is listed, and a grant is revoked after one more question, onc
   await dialog(page).getByRole("checkbox", { name: "also those that have ended" }).click();
   await dialog(page).getByText("its uses are spent").waitFor();
   await row.getByRole("button", { name: /^Revoke/ }).click();
+  await dialog(page).getByRole("checkbox", { name: "also those that have ended" }).click();
+  await dialog(page).getByText("its uses are spent").waitFor({ state: "detached" });
+  await dialog(page).getByRole("checkbox", { name: "also those that have ended" }).click();
+  await dialog(page).getByText("its uses are spent").waitFor();
   await row.getByRole("button", { name: "Keep" }).click();
   expect(server.sent).toEqual([]);
   await row.getByRole("button", { name: /^Revoke/ }).click();
@@ -234,6 +238,25 @@ test("what passes is listed, and a grant is revoked after one more question, onc
   await row.getByRole("button", { name: "Revoke now" }).dblclick();
   await dialog(page).getByText("There has been none.").waitFor();
   expect(server.sent.map(({ command, fields }) => [command, fields["id"]])).toEqual([["revoke", "g1"]]);
+});
+
+test("when a grant ends is said, though its agent is away; and of a workspace without a policy, once that it has none", async ({
+  server,
+  visit,
+  known,
+}) => {
+  known.grants = [grantEntry({ is_away: true })];
+  server.answers.set("policy-list", () => ({
+    policies: [{ workspace_root: "/home/alex/till", status: "grants nothing", source: null, grants: "nothing" }],
+  }));
+  const page = await visit();
+  await press(page, "g", "p");
+  await dialog(page)
+    .getByText(/ends in 9 min.*, at \d\d:\d\d · its agent is away/)
+    .waitFor();
+  await dialog(page).getByText("No policy file: lets nothing pass", { exact: true }).waitFor();
+  expect(await dialog(page).getByText("grants nothing").count()).toBe(0);
+  await dialog(page).getByText("remove it from .intercom/settings.json in its workspace").waitFor();
 });
 
 test("a viewer sees what passes, and revokes nothing", async ({ server, visit, known }) => {

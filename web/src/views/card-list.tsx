@@ -21,7 +21,7 @@ const SAYS_MORE = new Set(["prompt", "standby"]);
 
 export function CardList({ isWide }: { isWide: boolean }) {
   const { board } = useInbox();
-  const now = useNow(10_000);
+  const now = useNow(1_000);
   const scroller = useRef<HTMLDivElement>(null);
   const cards = board.listed;
   const selected = board.selected?.id ?? null;
@@ -114,7 +114,7 @@ export function CardList({ isWide }: { isWide: boolean }) {
                 >
                   <CardRow
                     card={card}
-                    now={now}
+                    age={age(card.createdAt, now)}
                     isSelected={card.id === selected}
                     isFirst={selected === null && item.index === 0}
                     isMarked={board.isMarked(card.id)}
@@ -135,7 +135,8 @@ export function CardList({ isWide }: { isWide: boolean }) {
 
 interface RowProps {
   card: Card;
-  now: number;
+  /** How long ago it was asked: the time itself would draw all rows each second. */
+  age: string;
   isSelected: boolean;
   isFirst: boolean;
   isMarked: boolean;
@@ -147,7 +148,7 @@ interface RowProps {
 
 /** One request. Drawn only if something of it has changed: a new one would draw all rows on the screen otherwise. */
 const CardRow = memo(function CardRow(props: RowProps) {
-  const { card, now, isSelected, isMarked, waits, sent } = props;
+  const { card, isSelected, isMarked, waits, sent } = props;
   return (
     <div
       className={cn("group relative flex items-stretch border-b", isSelected ? "bg-selected" : "hover:bg-accent/60")}
@@ -195,7 +196,7 @@ const CardRow = memo(function CardRow(props: RowProps) {
               waits || sent ? "font-medium text-primary" : "text-muted-foreground",
             )}
           >
-            {waits ? `${label(waits)}…` : sent ? `${past(sent)}…` : age(card.createdAt, now)}
+            {waits ? `${label(waits)}…` : sent ? `${past(sent)}…` : props.age}
           </span>
         </span>
         <span className="line-clamp-2 w-full leading-snug font-medium [overflow-wrap:anywhere]">

@@ -112,6 +112,17 @@ describe("one request", () => {
     await expect.poll(rows).toEqual({ isBeside: false, isRight: false });
   });
 
+  test("is as old in the list as in its heading", async ({ server, visit }) => {
+    server.put(proposal("Young", 1, { created_at: new Date().toISOString() }));
+    const page = await visit();
+    await select(page, "Young");
+    const ages = async () => {
+      const texts = [row(page, "Young"), page.getByTestId("detail").locator("header")].map((each) => each.innerText());
+      return (await Promise.all(texts)).map((text) => Number(/(\d+) s\b/.exec(text)?.[1]));
+    };
+    await expect.poll(async () => Math.min(...(await ages())), { timeout: 5_000 }).toBeGreaterThanOrEqual(3);
+  });
+
   test("is approved in part: what the agent is told is said first", async ({ server, visit }) => {
     const card = proposal("Three hunks", 3);
     server.put(card);

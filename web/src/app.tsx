@@ -160,9 +160,9 @@ export function App() {
         {view === "server" && <Server names={names} />}
         {view === "settings" && <Settings names={names} />}
       </Main>
+      <Messages />
       <UndoBar />
       {!isWide && isList && <Tabs view={view} waiting={board.waiting} />}
-      <Messages />
       <Opened />
       <ConfirmDialog />
       <SigningBar />
@@ -370,32 +370,35 @@ const LEVELS: Readonly<Record<string, string>> = {
 function Messages() {
   const inbox = useInbox();
   if (inbox.messages.length === 0) return null;
+  // Where there is room: above what can be decided, and above what can be undone, if anything can.
   return (
-    <div
-      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:top-auto md:right-4 md:bottom-36 md:left-auto md:w-96"
-      data-testid="messages"
-    >
-      {inbox.messages.map((message) => (
-        <div
-          key={message.id}
-          role={message.level === "error" ? "alert" : undefined}
-          className={cn(
-            "pointer-events-auto flex w-full items-start gap-2 rounded-lg border py-2 pr-1 pl-3 text-[0.8125rem] shadow-lg",
-            LEVELS[message.level],
-          )}
-        >
-          <span className="min-w-0 flex-1 py-1 [overflow-wrap:anywhere]">{message.text}</span>
-          <Button
-            variant="ghost"
-            size="icon"
-            className="size-8"
-            aria-label="Dismiss"
-            onClick={() => inbox.dismiss(message.id)}
+    <div className="md:relative md:h-0">
+      <div
+        className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:absolute md:top-auto md:right-4 md:bottom-28 xl:bottom-18 md:left-auto md:w-96"
+        data-testid="messages"
+      >
+        {inbox.messages.map((message) => (
+          <div
+            key={message.id}
+            role={message.level === "error" ? "alert" : undefined}
+            className={cn(
+              "pointer-events-auto flex w-full items-start gap-2 rounded-lg border py-2 pr-1 pl-3 text-[0.8125rem] shadow-lg",
+              LEVELS[message.level],
+            )}
           >
-            <XIcon aria-hidden />
-          </Button>
-        </div>
-      ))}
+            <span className="min-w-0 flex-1 py-1 [overflow-wrap:anywhere]">{message.text}</span>
+            <Button
+              variant="ghost"
+              size="icon"
+              className="size-8"
+              aria-label="Dismiss"
+              onClick={() => inbox.dismiss(message.id)}
+            >
+              <XIcon aria-hidden />
+            </Button>
+          </div>
+        ))}
+      </div>
     </div>
   );
 }

@@ -55,7 +55,13 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
             data-word={row.word}
             size="touch"
             variant={FIRST.has(row.word) ? "default" : SECOND.has(row.word) ? "ghost" : "outline"}
-            className={AGAINST.has(row.word) ? "text-removed-mark hover:text-removed-mark" : ""}
+            className={
+              AGAINST.has(row.word)
+                ? "text-removed-mark hover:text-removed-mark"
+                : SECOND.has(row.word)
+                  ? "md:px-2.5"
+                  : ""
+            }
             onClick={(event: MouseEvent) => void inbox.decide(row.word, typedAt(event.nativeEvent))}
           >
             {name(row)}
@@ -124,7 +130,7 @@ export function ActionBar({ card }: { card: Card }) {
         <>
           <Actions rows={board.rows} total={1} />
           {unseen && (
-            <span className="text-xs text-warning-foreground max-md:order-first max-md:w-full md:ml-auto">
+            <span className="text-xs text-warning-foreground max-md:order-first max-md:w-full md:min-w-0 md:flex-1 md:basis-20 md:text-right">
               {unseen}
             </span>
           )}

@@ -112,6 +112,25 @@ describe("one request", () => {
     await expect.poll(rows).toEqual({ isBeside: false, isRight: false });
   });
 
+  test("has its buttons in one row at 1300 pixels with a hunk left out, and messages close above them", async ({
+    server,
+    visit,
+  }) => {
+    server.put(proposal("Three hunks", 3));
+    const page = await visit({ viewport: { width: 1300, height: 800 } });
+    await select(page, "Three hunks");
+    await page.getByLabel("Approve hunk 2 of 3").click();
+    await page.getByRole("toolbar").getByText("not seen").waitFor();
+    await press(page, "u");
+    const boxOf = async (each: Locator) => (await each.boundingBox()) ?? { y: 0, height: 0 };
+    const bar = await boxOf(page.getByRole("toolbar"));
+    expect(bar.height).toBeLessThan(65);
+    const messages = await boxOf(page.getByTestId("messages"));
+    const gap = bar.y - messages.y - messages.height;
+    expect(gap).toBeGreaterThanOrEqual(0);
+    expect(gap).toBeLessThan(30);
+  });
+
   test("is as old in the list as in its heading", async ({ server, visit }) => {
     server.put(proposal("Young", 1, { created_at: new Date().toISOString() }));
     const page = await visit();

@@ -8,6 +8,8 @@ Prints what to export before the server is started, and serves a page that shows
 from __future__ import annotations
 
 import argparse
+import errno
+import sys
 
 import trio
 
@@ -39,6 +41,11 @@ def main() -> None:
         trio.run(run, args.port, args.rates)
     except* KeyboardInterrupt:
         pass
+    except* OSError as faults:
+        _, others = faults.split(lambda each: isinstance(each, OSError) and each.errno == errno.EADDRINUSE)
+        if others is not None:
+            raise others from None
+        sys.exit(f"port {args.port} is in use by another program: give another one with --port (0: any free one)")
 
 
 if __name__ == "__main__":

@@ -99,3 +99,14 @@ async def test_it_runs_by_itself_and_says_what_to_export() -> None:
             answer = await http.post(exported["INTERCOM_SLACK_API"] + "auth.test", headers=token)
             assert answer.json()["ok"]
         running.terminate()
+
+
+@pytest.mark.real_time
+async def test_a_port_in_use_is_told_in_one_line() -> None:
+    [taken] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with taken:
+        port = taken.socket.getsockname()[1]
+        command = [sys.executable, "-m", "tests.slack_standin", "--port", str(port)]
+        ended = await trio.run_process(command, cwd=ROOT, capture_stdout=True, capture_stderr=True, check=False)
+    said = f"port {port} is in use by another program: give another one with --port (0: any free one)\n"
+    assert (ended.returncode, ended.stdout, ended.stderr.decode()) == (1, b"", said)

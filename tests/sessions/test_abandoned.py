@@ -94,6 +94,35 @@ async def test_a_person_ends_all_whose_agents_are_away_and_no_other(server: Virt
     assert await server.app.service.end_interrupted("kim", "ctl", "cleared") == ()
 
 
+async def test_the_top_of_its_thread_says_that_its_agent_went_and_came_back(clock: Clock, root: Path) -> None:
+    """It said "active" until the next card, line or comparison, minutes after the agent had gone."""
+    woken: list[None] = []
+    chat = Chat(
+        channel_for=lambda session: "C11",
+        draw_notice=lambda notice: {"text": notice.text},
+        draw_root=lambda session: {"text": f"the session is {session.status.value}"},
+        wake=lambda: woken.append(None),
+    )
+    async with virtual_server(root.parent, clock, chat=chat) as server:
+        agent = await server.arrive(root)
+        top = thread_key(agent.session_id)
+        shown = {"text": "the session is active"}
+        put = partial(
+            outbox.put, key=top, content=shown, at=server.now(), channel="C11", urgency=Urgency.LOG, open=True
+        )
+        await server.ask("store", Transact(put))
+        for status in ("interrupted", "active"):
+            woken.clear()
+            if status == "interrupted":
+                server.gone("agent", for_good=True)
+            else:
+                await server.arrive(root)
+            await server.later(1)
+            row = await server.ask("store", Transact(partial(outbox.by_key, key=top)))
+            assert (row.content, row.open) == ({"text": f"the session is {status}"}, True)
+            assert woken
+
+
 async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
     woken: list[None] = []
     chat = Chat(

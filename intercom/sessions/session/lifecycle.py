@@ -170,6 +170,8 @@ async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -
     moved = await session.transact(_become, session=session, to=to, who=who, why=why)
     if moved is not None:
         session.change(SessionState.moved, moved)
+        if session.deps.chat is not None:
+            session.deps.chat.wake()
 
 
 def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, why: str) -> Session | None:
@@ -178,6 +180,9 @@ def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, wh
         # Moved already: the writer crashed between its commit and its answer. Or not moved at all, and it stays so.
         return sessions.get(db, session.id)
     session.record(db, who, f"session_{to.value}", why)
+    # No card or line may follow that would redraw it.
+    if session.deps.chat is not None:
+        session.deps.chat.redraw_root(db, moved, session.now())
     return moved
 
 

@@ -285,7 +285,9 @@ def _list(where: Places, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"keys": entries, "unsigned_settings": reply.get("unsigned_settings")}))
         return 0
-    if not entries:
+    if reply.get("required") and not any(entry.get("counts") for entry in entries):
+        print("the running server requires signed decisions, and no key counts there: see agent-intercom doctor")
+    elif not entries:
         print("no operator key: decisions are not signed; make one with agent-intercom-ctl key create")
     for entry in entries:
         print(one_line(f"{entry['key_id']}  {entry['name'] or '-'}  {_private_half(entry)}  {_counts(entry)}"))

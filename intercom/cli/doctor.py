@@ -55,6 +55,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     if where is None:
         return findings
     findings += _directories(where)
+    findings += doctor_checks.examine_own_directories(where)
     database = config_file.database_path(settled, where)
     findings.append(_database(database))
     findings += _audit(where, database)

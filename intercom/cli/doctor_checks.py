@@ -138,9 +138,8 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
         yield Finding("gateway", State.WARN, text, "agent-intercom gateway import moves those that your agents have")
         return
     if unrecorded := _unrecorded_directories(where):
-        text = f"a server that an agent starts has no gateway: {unrecorded} are not recorded as yours"
-        advice = "agent-intercom init --write in a terminal of your own, then agent-intercom stop"
-        yield Finding("gateway", State.FAULT, text, advice)
+        text = f"a server that an agent starts has no gateway: {unrecorded} not recorded as yours"
+        yield Finding("gateway", State.FAULT, text, _RECORD)
         return
     unsigned = examine_sign_ins(settings, CredentialStore(Path(where.gateway_credentials)), time.time())
     if (known := _unsigned_in_server(where)) is not None:
@@ -167,11 +166,24 @@ def _unsigned_in_server(where: Places) -> list[str] | None:
     return [str(each["name"]) for each in known["downstreams"] if each["needs_sign_in"]]
 
 
+#: What records the directories of this environment as the user's own.
+_RECORD = "agent-intercom init --write in a terminal of your own, then agent-intercom stop"
+
+
+def examine_own_directories(where: Places) -> Iterator[Finding]:
+    """Warn of a running server's directories that are not recorded as the user's own. Yields nothing if they are."""
+    if _runs(where) and (unrecorded := _unrecorded_directories(where)):
+        text = f"{unrecorded} not recorded as yours: a server that an agent starts takes no operators' settings there"
+        yield Finding("own directories", State.WARN, text, _RECORD)
+
+
 def _unrecorded_directories(where: Places) -> str:
-    """Name the directories from which a server that an agent starts takes no operators' settings; empty if none."""
+    """Name the directories from which a server that an agent starts takes no operators' settings, with "is" or "are";
+    empty if none."""
     own = own_files.own_directories()[0]
     directories = (os.path.dirname(where.config_file), where.state_dir)
-    return " and ".join(each for each in directories if not own_files.is_own(each, own))
+    found = [each for each in directories if not own_files.is_own(each, own)]
+    return f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'}" if found else ""
 
 
 #: Seconds that a running server has to answer.
@@ -281,6 +293,10 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
         # It was made while no server ran, as init does. Of several keys, another program may have put one there.
         text = f"decisions have to be signed; the first one that you sign enrols your key {new[0]}"
         return finding(State.OK, text, "to enrol it now: agent-intercom-ctl key enrol")
+    if known["required"] and not known["keys"] and (unrecorded := _unrecorded_directories(where)):
+        # A server that an agent's client started here asks for the keys in the user's own directories.
+        text = f"decisions have to be signed, and no key counts: {unrecorded} not recorded as yours"
+        return finding(State.FAULT, text, _RECORD)
     if others or (known["required"] and not counting):
         text = "; ".join(others) or "decisions have to be signed, and no key counts"
         return Finding(

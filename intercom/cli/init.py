@@ -142,8 +142,11 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         return 1
     if args.write:
         where = places(args.ipc_name or settings.ipc_name)
+        before = own_files.own_directories()[0]
         if not_recorded := record_or_explain(where, config_file.database_path(settings, where)):
             report.say(not_recorded)
+        if added := sorted(own_files.own_directories()[0] - before):
+            report.say(f"recorded {' and '.join(added)} as yours, in {own_files.directories_file()}")
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
     if chosen and settings.default_workspace_root is None and version_control_root(workspace) is None:

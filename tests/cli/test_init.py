@@ -19,9 +19,12 @@ from intercom.agents.clients import CLIENTS, hooks_of
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import init_clients, init_files, main
 from intercom.cli.init import render
+from intercom.local import processes
 from intercom.local.config_file import load
+from intercom.local.processes import Recognised, Who
 from intercom.model.config import Config
 from intercom.model.config_tables import tables
+from intercom.model.process import Origin
 from tests.docs.generated import DOCS, PROGRAM
 
 
@@ -491,3 +494,19 @@ def test_the_entries_of_a_page_are_what_init_prints(
 
 def test_every_client_has_a_page() -> None:
     assert {file.stem for file in (DOCS / "how-to/clients").glob("*.md")} == set(CLIENTS)
+
+
+def test_it_says_that_it_recorded_directories_that_are_not_the_default_ones(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator = Recognised(Who.OPERATOR, "", Origin("ctl"))
+    monkeypatch.setattr(processes, "recognise", lambda *_: operator)
+    assert init_with("--write") == 0
+    assert "as yours" not in capsys.readouterr().out
+    for part in ("config", "state"):
+        monkeypatch.setenv(f"XDG_{part.upper()}_HOME", str(own_home / part))
+    added = f"{own_home}/config/agent-intercom and {own_home}/state/agent-intercom"
+    said = f"recorded {added} as yours, in {own_home}/.local/state/agent-intercom/own-directories\n"
+    for is_told in (True, False):
+        assert init_with("--write") == 0
+        assert (said in capsys.readouterr().out) is is_told

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import trio
 
-from intercom.cli import doctor_checks, init, main
+from intercom.cli import ctl_key, doctor_checks, init, main
+from intercom.cli.ctl import main as ctl_main
 from intercom.cli.doctor_checks import State
-from intercom.local import operator_keys
+from intercom.local import operator_keys, own_files
 from intercom.local.places import Places, places
 from intercom.model.errors import ConfigError
 from intercom.model.json_types import JsonObject
@@ -118,10 +120,10 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path) -> None:
         assert "sudo install" in found.advice
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, *keys: JsonObject) -> None:
-    """Have a server answer doctor that decisions have to be signed, and that these are its keys."""
+def answering(monkeypatch: pytest.MonkeyPatch, *keys: JsonObject, of: ModuleType = doctor_checks) -> None:
+    """Have a server answer doctor, or another module, that decisions have to be signed, and that these are its keys."""
     known: JsonObject = {"required": True, "keys": list(keys), "unsigned_settings": None}
-    monkeypatch.setattr(doctor_checks, "request", lambda where, verb, fields, **more: known)
+    monkeypatch.setattr(of, "request", lambda where, verb, fields, **more: known)
 
 
 def waiting(id: str, why: str = "not enrolled: run agent-intercom-ctl key enrol", *, can_be_first: bool) -> JsonObject:
@@ -145,6 +147,37 @@ def test_doctor_names_a_key_with_which_nothing_can_be_signed(
     found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
     assert found.state is State.FAULT
     assert found.text == f"{key}: {why}"
+
+
+def test_doctor_says_that_the_directories_are_not_recorded(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that an agent's client started there wants the keys of the user's own directories."""
+    answering(monkeypatch)
+    assert list(doctor_checks.examine_own_directories(where)) == []
+    monkeypatch.setattr(doctor_checks, "_runs", lambda _where: True)
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    found = [*doctor_checks.examine_own_directories(where), doctor_checks.examine_keys(where, "/nowhere/keys")]
+    assert [(each.subject, each.state) for each in found] == [
+        ("own directories", State.WARN),
+        ("operator key", State.FAULT),
+    ]
+    assert "decisions have to be signed, and no key counts" in found[1].text
+    for each in found:
+        assert f"{' and '.join(directories)} are not recorded as yours" in each.text
+        assert each.advice == "agent-intercom init --write in a terminal of your own, then agent-intercom stop"
+    own_files.record_directories(*directories)
+    assert list(doctor_checks.examine_own_directories(where)) == []
+    found = [doctor_checks.examine_keys(where, "/nowhere/keys")]
+    assert found[0].text == "decisions have to be signed, and no key counts"
+
+
+def test_key_list_says_what_the_running_server_requires(
+    where: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that decisions are not signed, because it looked at this environment's list alone."""
+    answering(monkeypatch, of=ctl_key)
+    assert ctl_main(["key", "list"]) == 0
+    said = capsys.readouterr().out
+    assert said == "the running server requires signed decisions, and no key counts there: see agent-intercom doctor\n"
 
 
 def test_doctor_says_of_no_second_new_key_that_it_is_yours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -432,7 +432,10 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
     yield from _tokens(sources == {Source.FILE}, Source.ENVIRONMENT in sources, in_slack, str(file))
     if parts is not None and not in_slack:
         text = "the running server is not in Slack: it started before this was set up, or did not find the tokens"
-        advice = "agent-intercom stop (or restart your service); nothing pending is lost"
+        # The next server that an agent starts would not find tokens that only this environment has.
+        in_environment = Source.ENVIRONMENT in sources
+        do = "serve --replace, with this environment" if in_environment else "stop (or restart your service)"
+        advice = f"agent-intercom {do}; nothing pending is lost"
         yield Finding("slack server", State.WARN, text, advice)
     if not in_slack:
         yield from _members(config_file)
@@ -501,7 +504,9 @@ def _without_channel(where: Places, config_file: str) -> Finding:
 def _tokens(in_file: bool, in_environment: bool, in_slack: bool, file: str) -> Iterator[Finding]:
     if in_environment and not in_slack:
         text = "in this environment, which a server that an agent starts does not see"
-        advice = "agent-intercom slack login --from-env keeps them; or run agent-intercom serve with this environment"
+        advice = (
+            "agent-intercom slack login --from-env keeps them; or agent-intercom serve --replace, with this environment"
+        )
         yield Finding("slack tokens", State.WARN, text, advice)
     else:
         place = "this environment" if in_environment else file if in_file else "the keychain"

@@ -335,6 +335,20 @@ def test_a_server_that_began_before_slack_was_set_up_is_named(slack: Standin, wh
     assert "agent-intercom stop" in found["slack server"].advice
 
 
+def test_a_server_without_the_tokens_of_this_environment_is_replaced_here(
+    slack: Standin, where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server that an agent starts would not find them."""
+    given(monkeypatch)
+    with serving(where), keychain_is(NoKeychain()):
+        configured(where)
+        found = look(where)
+    for subject in ("slack server", "slack tokens"):
+        assert found[subject].state is State.WARN
+        assert "agent-intercom serve --replace, with this environment" in found[subject].advice
+    assert "agent-intercom stop" not in found["slack server"].advice
+
+
 def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
     slack: Standin, where: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

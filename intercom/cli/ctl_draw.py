@@ -36,7 +36,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
 from intercom.model.room import Room
-from intercom.model.session import Instruction, Session
+from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.operators.commands.json_forms import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE
 
@@ -145,6 +145,7 @@ class _SessionFacts:
 
 def draw_sessions(on: Console, data: Json, at: datetime) -> None:
     """Draw the sessions. The label is the person's name for the agent, or else what its client calls itself."""
+    sessions = read(list[Session], data, "sessions")
     rows = [
         (
             short(session.id),
@@ -156,12 +157,14 @@ def draw_sessions(on: Console, data: Json, at: datetime) -> None:
             safe_text(session.last_tool or "-"),
             age(session.updated_at, at),
         )
-        for session, facts in zip(
-            read(list[Session], data, "sessions"), read(list[_SessionFacts], data, "sessions"), strict=True
-        )
+        for session, facts in zip(sessions, read(list[_SessionFacts], data, "sessions"), strict=True)
     ]
     columns = ("session", "status", "waiting", "label", "mode", "workspace", "last tool", "active")
     print_table(on, columns, rows, "no sessions: none of your agents is connected")
+    if on.is_terminal and any(each.status is SessionStatus.INTERRUPTED for each in sessions):
+        # To a newcomer it reads like a fault, also after an agent that finished its work.
+        text = "interrupted: its agent has gone; the session goes on when the agent comes back"
+        on.print(safe_text(text, "dim"), soft_wrap=True)
 
 
 def draw_pending(on: Console, data: Json, at: datetime) -> None:

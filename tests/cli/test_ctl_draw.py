@@ -24,6 +24,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark
 from intercom.model.server_view import ClientEntries, ClientEntry, HttpPort, ServerStatus
+from intercom.model.session import SessionStatus
 from intercom.operators.commands.json_forms import card_entry, plain, session_entry
 from intercom.operators.commands.table import COMMANDS
 from tests.operators.stand_in_service import START, StandInService, card, session
@@ -65,6 +66,17 @@ def test_a_table_in_a_pipe_is_not_padded_and_on_a_narrow_terminal_cut_with_an_el
     cut = drawn("list", {"sessions": [session_entry(each) for each in lines]}, colour=True, width=60)
     assert "…" in cut
     assert len(cut.splitlines()) == 3
+
+
+def test_a_list_says_what_an_interrupted_session_is() -> None:
+    listed = {
+        "sessions": [session_entry(session("s-1", status=SessionStatus.INTERRUPTED)), session_entry(session("s-2"))]
+    }
+    hint = "interrupted: its agent has gone; the session goes on when the agent comes back"
+    assert hint in drawn("list", listed, colour=True)
+    # For people: in a pipe there are lines of sessions alone.
+    assert len(drawn("list", listed).splitlines()) == 3
+    assert hint not in drawn("list", {"sessions": listed["sessions"][1:]}, colour=True)
 
 
 def log_of(entry: AuditEntry) -> JsonObject:

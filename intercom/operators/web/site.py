@@ -444,8 +444,8 @@ class WebSite:
             raise
         if deps.sign_ins.is_new_program(origin.executable):
             # A person whose link was used by somebody else learns it here.
-            first = "for the first time " if origin.executable else ""
-            deps.tell(f"{link.name} signed in to the page {first}with {origin.describe() or _NOT_SHOWN}")
+            since = " for the first time since the server started, " if origin.executable else " "
+            deps.tell(f"{link.name} signed in to the page{since}with {origin.describe() or _NOT_SHOWN}")
         try:
             secret, session = deps.sign_ins.begin(link, _keys(pids))
         except Unauthorized as refused:

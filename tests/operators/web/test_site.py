@@ -149,7 +149,7 @@ async def test_the_first_sign_in_of_each_program_is_announced(tmp_path: Path) ->
         server.system.adopt(operator, "operator")
         await ask(server.system.named("card_router"), Subscribe("operator", Channel.CTL))
         await server.browser()
-        await operator.notice("kim signed in to the page for the first time with python")
+        await operator.notice("kim signed in to the page for the first time since the server started, with python")
         await server.browser()
         server.tell(Notice("last", "info", START))
         await operator.notice("last")

@@ -34,11 +34,11 @@ from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
-from intercom.model.request import FileChange
+from intercom.model.request import FileChange, RiskLevel
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.operators.commands.json_forms import read
-from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE
+from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE, HOW_TO_PERMIT
 
 if TYPE_CHECKING:
     pass
@@ -281,15 +281,19 @@ def _marked_rows(on: Console, text: Text) -> Iterable[Text]:
 
 
 def answers(card: Card, *, whole: bool = False) -> list[str]:
-    """List the commands that answer an open card; with `whole` also those for a part of a proposal."""
+    """List the commands that answer an open card. With `whole` also those for a part of a proposal, and those that let
+    requests like it pass in advance."""
     commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
+    hunks = ""
     if commands and card.amendable and whole:
         numbers = [*_hunk_numbers(card).values()]
         # The first and the last of three, as an example; of two, one.
         hunks = "" if not numbers else "1" if len(numbers) < 3 else "1,3"
         commands += ((HOW_TO_CHOOSE,) if hunks else ()) + HOW_TO_AMEND
-        return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks)}" for each in commands]
-    return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in commands]
+    # What is critical always needs a person.
+    if commands and whole and card.kind is CardKind.APPROVAL and card.risk is not RiskLevel.CRITICAL:
+        commands += HOW_TO_PERMIT
+    return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks)}" for each in commands]
 
 
 def print_notice(on: Console, entry: JsonObject) -> None:

@@ -22,7 +22,7 @@ from intercom.model.decision import Decided
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
-from intercom.model.request import ChangeKind, FileChange, Remark
+from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.server_view import ClientEntries, ClientEntry, HttpPort, ServerStatus
 from intercom.model.session import SessionStatus
 from intercom.operators.commands.json_forms import card_entry, plain, session_entry
@@ -221,6 +221,13 @@ def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown:
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_every_kind_of_card_says_how_to_answer_it(kind: CardKind) -> None:
     assert "  agent-intercom-ctl " in drawn("show", card_entry(card("a", kind)))
+
+
+@pytest.mark.parametrize("risk", [RiskLevel.LOW, RiskLevel.CRITICAL])
+def test_a_whole_approval_says_how_to_permit_more_like_it_unless_that_always_needs_a_person(risk: RiskLevel) -> None:
+    shown = drawn("show", card_entry(card("3f2a", risk=risk))).splitlines()
+    permits = ["  agent-intercom-ctl grant 3f2a", "  agent-intercom-ctl allow 3f2a"]
+    assert shown[-2:] == permits if risk is RiskLevel.LOW else not {*permits} & {*shown}
 
 
 def test_a_diff_is_in_colour_on_a_terminal_only() -> None:

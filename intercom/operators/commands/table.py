@@ -699,6 +699,8 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
 }
 #: The commands that answer a proposal with more than yes and no.
 HOW_TO_AMEND = ("approve {id} --edit", "changes {id}")
+#: The commands that let requests like an approval's pass in advance.
+HOW_TO_PERMIT = ("grant {id}", "allow {id}")
 #: The command that approves only some hunks of a proposal that has several.
 HOW_TO_CHOOSE = "approve {id} --hunks {hunks}"
 

@@ -264,7 +264,8 @@ def _request_changes(where: Places, fields: JsonObject, options: argparse.Namesp
         if options.file is not None:
             comments += comments_in(_text_of(options.file), paths)
         if comments or options.file is not None:
-            return _send_comments(where, card, _checked(comments, card), fields, options)
+            on_file = "--comment {} TEXT" if options.file is None else "{}: TEXT"
+            return _send_comments(where, card, _checked(comments, card, on_file), fields, options)
     except InvalidArguments as fault:
         raise _Stopped(f"nothing was decided: {fault}") from None
     with _drafts({"comments.txt": _to_fill_in(card)}, ("changes", card["request_id"], card["proposal_hash"])) as files:
@@ -285,11 +286,14 @@ def _written_comments(file: Path, card: CardEntry, paths: Sequence[str]) -> tupl
                 raise _Stopped("nothing was decided: the comments do not fit the card") from None
 
 
-def _checked(comments: tuple[Comment, ...], card: CardEntry) -> tuple[Comment, ...]:
-    """Return the comments, if the server would take them for this card. Raises InvalidArguments if not."""
+def _checked(comments: tuple[Comment, ...], card: CardEntry, on_file: str = "{}: TEXT") -> tuple[Comment, ...]:
+    """Return the comments, if the server would take them for this card. Raises InvalidArguments if not, which says how
+    to comment on a file as a whole: `on_file`."""
     shown = read(Card, card)
     # About a card without a diff of files, or one that is closed, the server says more.
-    return checked_comments(comments, shown.diff or "", shown.files) if shown.amendable else comments
+    if not shown.amendable:
+        return comments
+    return checked_comments(comments, shown.diff or "", shown.files, on_file=on_file)
 
 
 def _send_comments(

@@ -14,12 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from attrs import frozen
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -28,7 +29,7 @@ from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
 from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
-from intercom.model.card_hunks import hunks_of
+from intercom.model.card_hunks import hunks_of, new_line_numbers
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
@@ -201,7 +202,7 @@ def draw_card(on: Console, data: Json, at: datetime) -> None:
 
 def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
     """Draw one card: badge and title, origin, text, diff (at most `lines` lines), and the commands that answer it."""
-    for line in card_lines(card, at, lines):
+    for line in card_lines(card, at, lines, width=on.width if on.is_terminal else None):
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         for row in _marked_rows(on, line) if line.plain.startswith((_BAR, _FROM)) else (line,):
             on.print(row, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
@@ -219,8 +220,9 @@ def is_whole(card: Card, lines: int | None) -> bool:
     return count <= lines and len(card.remarks) <= PENDING_REMARKS
 
 
-def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[Text]:
-    """Yield the lines of a card, top to bottom."""
+def card_lines(card: Card, at: datetime, lines: int | None = None, *, width: int | None = None) -> Iterable[Text]:
+    """Yield the lines of a card, top to bottom. In a `width` that has room for it, the new files' lines are numbered
+    beside the diff of a proposal that waits, so that a person can comment on them."""
     head = Text()
     if card.risk:
         head.append(f" {card.risk.upper()} ", RISK_STYLE.get(card.risk, "reverse")).append(" ")
@@ -251,7 +253,7 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
     for change in card.files:
         yield _change(change)
     yield from _remarks(card, None if lines is None else PENDING_REMARKS)
-    yield from _diff(card, lines)
+    yield from _diff(card, lines, width)
 
 
 #: What stands before an agent's text, and before each line of one that has several.
@@ -284,7 +286,7 @@ def answers(card: Card, *, whole: bool = False) -> list[str]:
     """List the commands that answer an open card. With `whole` also those for a part of a proposal, and those that let
     requests like it pass in advance."""
     commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
-    hunks = ""
+    hunks, line = "", "LINE" if len(card.files) == 1 else "FILE:LINE"
     if commands and card.amendable and whole:
         numbers = [*_hunk_numbers(card).values()]
         # The first and the last of three, as an example; of two, one.
@@ -293,7 +295,7 @@ def answers(card: Card, *, whole: bool = False) -> list[str]:
     # What is critical always needs a person.
     if commands and whole and card.kind is CardKind.APPROVAL and card.risk is not RiskLevel.CRITICAL:
         commands += HOW_TO_PERMIT
-    return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks)}" for each in commands]
+    return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks, line=line)}" for each in commands]
 
 
 def print_notice(on: Console, entry: JsonObject) -> None:
@@ -569,7 +571,7 @@ def _change(change: FileChange) -> Text:
     return line.append(f"  +{change.added}", "green").append(f" -{change.removed}", "red")
 
 
-def _diff(card: Card, limit: int | None) -> Iterable[Text]:
+def _diff(card: Card, limit: int | None, width: int | None) -> Iterable[Text]:
     if card.diff_omitted:
         yield safe_text(f"  (the diff is long: {PROGRAM} show {short(card.id)})", "dim")
         return
@@ -585,14 +587,29 @@ def _diff(card: Card, limit: int | None) -> Iterable[Text]:
     else:
         styles = diff_styles(lines)
     numbers = _hunk_numbers(card)
+    beside = _beside(card, lines, width)
     for at, (line, style) in enumerate(zip(lines[:limit], styles, strict=False)):
-        shown = Text(clean(line), style, no_wrap=True)
+        shown = Text(no_wrap=True).append(beside[at], "dim") if beside else Text(no_wrap=True)
+        shown.append(clean(line), style)
         if at in numbers:
             shown.append(f" hunk {numbers[at]}", "dim")
         # Marked, so that no line of an agent's text looks like Intercom's own.
         yield Text("│ ", no_wrap=True).append_text(shown) if card.diff_from_agent else shown
     if limit is not None and len(lines) > limit:
         yield safe_text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
+
+
+def _beside(card: Card, lines: Sequence[str], width: int | None) -> Sequence[str]:
+    """Return what stands before each line of a diff: its number in the new file. Empty if there is nothing to comment
+    on, or if a line would not fit any more."""
+    if width is None or not card.amendable or card.state is not CardState.PENDING:
+        return ()
+    numbers = new_line_numbers(card.diff or "")
+    digits = max((len(str(each)) for each in numbers if each is not None), default=0)
+    longest = max(cell_len(clean(line).expandtabs()) for line in lines)
+    if not digits or len(numbers) != len(lines) or digits + 1 + longest > width:
+        return ()
+    return [f"{'' if each is None else each:>{digits}} " for each in numbers]
 
 
 def _hunk_numbers(card: Card) -> dict[int, int]:

@@ -131,9 +131,12 @@ def _line_numbers(part: str) -> list[int | None]:
     return numbers
 
 
-def checked_comments(comments: Sequence[Comment], diff: str, files: Sequence[FileChange]) -> tuple[Comment, ...]:
+def checked_comments(
+    comments: Sequence[Comment], diff: str, files: Sequence[FileChange], *, on_file: str = "{}: TEXT"
+) -> tuple[Comment, ...]:
     """Return the comments, if each is about a file of the proposal and a line that its diff shows. Raises
-    InvalidArguments for one that is not, or for too many or too long ones."""
+    InvalidArguments for one that is not, or for too many or too long ones. `on_file` is how a person writes a comment
+    on a file as a whole."""
     if len(comments) > MOST_COMMENTS:
         raise InvalidArguments(f"{len(comments)} comments are too many for one decision: at most {MOST_COMMENTS}")
     shown = lines_shown(diff, files)
@@ -148,7 +151,7 @@ def checked_comments(comments: Sequence[Comment], diff: str, files: Sequence[Fil
             lines = spans(sorted(shown[each.path])) or "none"
             raise InvalidArguments(
                 f"line {each.line} of {each.path[:PATH]} is not in the diff, which shows these lines of the new file:"
-                f" {lines}; to comment on the file as a whole, leave the line out"
+                f" {lines}; to comment on the file as a whole, write {on_file.format(each.path[:PATH])}"
             )
     return tuple(comments)
 

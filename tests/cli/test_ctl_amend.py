@@ -63,6 +63,7 @@ async def test_a_person_comments_on_lines_and_decides_several_at_once(home: Home
             first, second, third = pending
             code, refused = await said(home, "changes", first, "--comment", "a.txt:9", "x")
             assert (code, refused["error_code"]) == (1, "invalid_arguments")
+            assert refused["error"].endswith("to comment on the file as a whole, write --comment a.txt TEXT")
             code, done = await said(home, "changes", first, "--comment", "a.txt:2", "why?", "--comment", "a.txt", "hm")
             assert (code, done["status"]) == (0, "rejected")
             answer = await pending[first]()

@@ -320,6 +320,27 @@ def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
     assert max(map(len, told)) <= 80
 
 
+@pytest.mark.parametrize(
+    ("more", "rows"),
+    [
+        ({}, ["    @@ -97,2 +97,4 @@", " 97  same", "    -old", " 98 +new", " 99 +2", "100 +100"]),
+        ({"width": 30}, ["@@ -97,2 +97,4 @@", " same", "-old", "+new", "+2", "+100"]),
+        ({"colour": False}, ["@@ -97,2 +97,4 @@", " same", "-old", "+new", "+2", "+100"]),
+    ],
+)
+def test_the_lines_to_comment_on_are_numbered_on_a_terminal_that_is_wide_enough(
+    more: dict[str, Any], rows: list[str]
+) -> None:
+    change = FileChange("notes.txt", ChangeKind.WRITE, "aa" * 32, "bb" * 32, added=3, removed=1)
+    text = "diff --git a/notes.txt b/notes.txt\n@@ -97,2 +97,4 @@\n same\n-old\n+new\n+2\n+100\n"
+    entry = card_entry(card("3f2a", diff=text, files=(change,), amendable=True))
+    shown = re.sub(r"\x1b\[[\d;]*m", "", drawn("show", entry, **({"colour": True} | more)))
+    lines = shown.splitlines()
+    at = lines.index(rows[0])
+    assert lines[at : at + len(rows)] == rows
+    assert "  agent-intercom-ctl changes 3f2a [--comment LINE TEXT]" in lines
+
+
 def test_an_agents_own_words_are_not_drawn_like_a_diff() -> None:
     words = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n- bread\n+ butter\n"
     shown = drawn("show", card_entry(card("a", diff=words, diff_from_agent=True)), colour=True)

@@ -175,7 +175,11 @@ _ROWS = (
         SIGNED_CARD,
         "reject a proposed change, and say by line what should change",
         _ID,
-        Argument("--comment FILE:LINE TEXT", help="a comment on a line of the new file, or on a FILE; may be repeated"),
+        Argument(
+            "--comment FILE:LINE TEXT",
+            help="a comment on a line of the new file, or on a FILE; LINE alone is enough if the proposal has one file;"
+            " may be repeated",
+        ),
         Argument("--file FILE", help="read comments from a file (- for standard input), as FILE:LINE: TEXT"),
         Argument("--note TEXT", "text", "what else the agent is told"),
         "comments",
@@ -698,7 +702,7 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "tools": ("approve {id}", "reject {id}"),
 }
 #: The commands that answer a proposal with more than yes and no.
-HOW_TO_AMEND = ("approve {id} --edit", "changes {id}")
+HOW_TO_AMEND = ("approve {id} --edit", "changes {id} [--comment {line} TEXT]")
 #: The commands that let requests like an approval's pass in advance.
 HOW_TO_PERMIT = ("grant {id}", "allow {id}")
 #: The command that approves only some hunks of a proposal that has several.

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from intercom.cli.ctl_text import agreed, count, one_line, short
+from intercom.cli.ctl_text import agreed, at_words, count, one_line, short
 
 if TYPE_CHECKING:
     from intercom.local.places import Places
@@ -59,7 +59,7 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
     card = request(where, "show", {"id": shown["request_id"]}) if is_asked and _waits_itself(shown) else None
     if card is not None and not agreed("and approve this card too?"):
         card = None
-    sender = Sender(where, "grant this, and approve the card" if card is not None else "")
+    sender = Sender(where, "" if card is None else f"grant {short(str(card['request_id']))} and approve it")
     if card is not None and sender.asks_pin():
         # One PIN signs both.
         _show(card)
@@ -69,7 +69,7 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
         print(json.dumps(done))
         return 0
     name = short(str(done["grant_id"]))
-    print(one_line(f"granted {name}; end it with {_PROGRAM} revoke {name}, and see its uses with {_PROGRAM} grants"))
+    print(at_words(f"granted {name}; end it with {_PROGRAM} revoke {name}, and see its uses with {_PROGRAM} grants"))
     if card is not None:
         approved = sender.send("approve", {"id": str(card["request_id"])}, card=card)
         print(one_line(f"{approved['status']} {short(str(card['request_id']))}: {card['title']}"))
@@ -106,7 +106,7 @@ def say_waiting(shown: Mapping[str, Json], card: str) -> None:
     else:
         what = "1 card like it still waits" if len(ids) == 1 else f"{count(len(ids), 'card')} of this kind still wait"
         what += " for your answer"
-    print(one_line(f"{what}: {_PROGRAM} approve {' '.join(short(each) for each in ids)}, or reject"))
+    print(at_words(f"{what}: {_PROGRAM} approve {' '.join(short(each) for each in ids)}, or reject"))
 
 
 def _pattern_of(fields: Mapping[str, Json]) -> JsonObject:
@@ -118,16 +118,18 @@ def preview_lines(shown: Mapping[str, Json]) -> list[str]:
     minutes, seconds = divmod(int(str(shown["seconds"])), 60)
     lasts = count(minutes, "minute") if not seconds else count(int(str(shown["seconds"])), "second")
     return [
-        one_line(f"from now on this passes without you, in session {shown['session_id']}:"),
-        one_line(f"  {shown['covers']}"),
-        one_line(f"  for {lasts} or {count(int(str(shown['uses'])), 'use')}, whichever ends first"),
-        one_line(f"  it {shown['trial']}"),
+        at_words(f"from now on this passes without you, in session {shown['session_id']}:"),
+        at_words(str(shown["covers"]), "  "),
+        at_words(f"for {lasts} or {count(int(str(shown['uses'])), 'use')}, whichever ends first", "  "),
+        at_words(f"it {shown['trial']}", "  "),
         *(_agent_gone(str(shown["request_id"])) if shown.get("is_agent_gone") else ()),
     ]
 
 
 def _agent_gone(card: str) -> list[str]:
     return [
-        "  the session's agent is not connected: this counts only if it comes back to this session in that time",
-        one_line(f"  for every agent of the workspace, and without end: {_PROGRAM} allow {short(card)}"),
+        at_words(
+            "the session's agent is not connected: this counts only if it comes back to this session in that time", "  "
+        ),
+        at_words(f"for every agent of the workspace, and without end: {_PROGRAM} allow {short(card)}", "  "),
     ]

@@ -307,9 +307,10 @@ class _Signed:
         sent = {name: part for name, part in fields.items() if part is not None}
         with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
         if with_pin or to_show is not None:
-            # It is typed for this decision, and not for one before it.
+            # It is typed for this decision and those that follow, and not for one before it.
+            if self._key is not None:
+                self._act = ""
             self._key = None
-            self._act = ""
         if self._key is None and not with_pin:
             with contextlib.suppress(_NotWithTicket):
                 return self._with_ticket(verb, sent, said)

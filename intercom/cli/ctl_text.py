@@ -90,8 +90,8 @@ def _line_or_escape(question: str) -> str:
 
 
 def done_line(data: JsonObject) -> str:
-    """Return what is printed for an answer that is not drawn: one line about what was done, or its fields, one a
-    line."""
+    """Return what is printed for an answer that is not drawn: a sentence about what was done, as `at_words` breaks it,
+    or its fields, one a line."""
     if "current_mode" in data:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
     if "status" not in data:
@@ -101,8 +101,8 @@ def done_line(data: JsonObject) -> str:
         named = f": {', '.join(short(str(each)) for each in ended)}" if ended else ""
         return one_line(f"{data['status']} {count(len(ended), 'session')}{named}")
     if "grant_id" in data:
-        return one_line(f"{data['status']} {short(str(data['grant_id']))}: {data['covers']}")
+        return at_words(f"{data['status']} {short(str(data['grant_id']))}: {data['covers']}")
     if "push_id" in data:
         return one_line(f"{data['status']} {short(str(data['push_id']))}: {data['label']} of {data['by']}")
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
-    return one_line(f"{line}: {data['note']}" if data.get("note") else line)
+    return at_words(f"{line}: {data['note']}" if data.get("note") else line)

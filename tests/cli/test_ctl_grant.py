@@ -55,6 +55,20 @@ def test_what_still_waits_is_named_with_how_to_answer_it(capsys: pytest.CaptureF
     ]
 
 
+def test_on_a_terminal_what_is_granted_and_what_waits_end_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "\n".join(preview_lines({**SHOWN, "is_agent_gone": True}))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = "\n".join(preview_lines({**SHOWN, "is_agent_gone": True}))
+    say_waiting({"waiting": ["r-1", "r-2"]}, "r-1")
+    waits = capsys.readouterr().out
+    assert max(map(len, f"{shown}\n{waits}".splitlines())) <= 60
+    assert shown.split() == before.split()
+    assert waits.split()[-6:] == ["agent-intercom-ctl", "approve", "r-1", "r-2,", "or", "reject"]
+
+
 @pytest.mark.real_time
 async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> None:
     make_key(tmp_path)
@@ -87,7 +101,9 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
             screen.type("y\n")
             await screen.until("and approve this card too? [y/N]")
             screen.type("y\n")
-            said = await screen.until("PIN of key")
+            said = await screen.until("PIN of key") + await screen.until(
+                f"to grant {at.id[:8]} and approve it (esc to leave): "
+            )
             assert "+two" in said
             screen.type(f"{PIN}\n")
             said = await screen.rest()

@@ -66,3 +66,12 @@ def test_what_was_done_is_one_line(data: dict[str, str], line: str) -> None:
 )
 def test_one_is_counted_in_the_singular(number: int, says: str) -> None:
     assert f"{count(number, 'file')}, {count(number, 'reply', 'replies')}" == says
+
+
+def test_on_a_terminal_what_was_done_ends_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    line = done_line({"request_id": "r-1", "status": "approved", "note": "the agent applies the change " * 3})
+    assert max(map(len, line.split("\n"))) <= 40
+    assert line.split()[:3] == ["approved", "r-1:", "the"]
+    assert line.split()[-1] == "change"

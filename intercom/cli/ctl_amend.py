@@ -188,7 +188,8 @@ def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace
         print_card(console(), read(Card, card), now(), hints=False)
         if found["text"]:
             print(clean(f"the agent is told: {found['text']}"))
-        _agree(f"approve this of {short(card['request_id'])} ({one_line(str(card['title']))})?")
+        what = "your edit" if "edit" in asked else "this part"
+        _agree(f"approve {what} of {short(card['request_id'])} ({one_line(str(card['title']))})?")
     done: JsonObject = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
     print(json.dumps(done) if options.json else done_line(done))
     return done

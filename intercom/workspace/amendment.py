@@ -180,7 +180,8 @@ def _selected(proposed: Proposed, numbers: Sequence[int]) -> tuple[_Wanted, tupl
     known, chosen = {hunk.number for hunk in proposed.hunks}, frozenset(numbers)
     unknown = sorted(chosen - known)
     if unknown:
-        raise InvalidArguments(f"there is no hunk {spans(unknown)[:100]}; the card has hunks 1 to {len(known)}")
+        has = "only hunk 1" if len(known) == 1 else f"hunks 1 to {len(known)}"
+        raise InvalidArguments(f"there is no hunk {spans(unknown)[:100]}; the card has {has}")
     wanted: _Wanted = {}
     for index, file in enumerate(proposed.files):
         own = [hunk for hunk in proposed.hunks if hunk.file == index]

@@ -97,6 +97,7 @@ async def test_an_edited_text_is_shown_signed_and_written(tmp_path: Path) -> Non
             assert "+two" in shown
             assert "+three" in shown
             assert "notes.txt: edited by the person" in shown
+            assert f"approve your edit of {at.id[:8]}" in shown
             screen.type("y\n")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
@@ -121,6 +122,7 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
             assert "+LINE 28" in shown
             assert "+LINE 15" not in shown
             assert "notes.txt: not approved: @@ -12,7 +12,7 @@" in shown
+            assert f"approve this part of {at.id[:8]}" in shown
             screen.type("y\n")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")

@@ -307,6 +307,9 @@ def test_a_number_that_is_not_on_the_card_is_refused(tmp_path: Path) -> None:
     request = requested(tmp_path, diff_of("a.txt", TEN, CHANGED), "a.txt")
     with pytest.raises(InvalidArguments, match="there is no hunk 4, 9; the card has hunks 1 to 3"):
         selected(tmp_path, request, [1, 4, 9])
+    one = requested(tmp_path, diff_of("a.txt", TEN, TEN.replace("line 2\n", "LINE 2\n")), "a.txt")
+    with pytest.raises(InvalidArguments, match="there is no hunk 2; the card has only hunk 1"):
+        selected(tmp_path, one, [2])
     with pytest.raises(InvalidArguments, match="reject it instead"):
         Amendment(request.proposal_hash)
 

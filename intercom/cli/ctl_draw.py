@@ -470,7 +470,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
         )
         for each in read(list[GrantEntry], data, "grants")
     ]
-    columns = ("grant", "session", "lets pass", "used", "until", "by", "")
+    columns = ("grant", "session", "lets pass", "used", "until", "by", "state")
     print_table(on, columns, rows, "no grant is in force: grant ID permits requests like that of a card")
 
 

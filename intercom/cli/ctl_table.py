@@ -38,7 +38,7 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
 
 #: The columns with texts of any length, which give way on a narrow terminal; ids, times and numbers stay whole. Those
 #: without a heading, and what a grant lets pass, are read in full.
-FOLDED = frozenset({"", "lets pass", "limits", "left"})
+FOLDED = frozenset({"", "lets pass", "limits", "left", "state"})
 CUT = frozenset(
     {
         "title",

@@ -565,6 +565,7 @@ def test_ids_and_times_are_whole_in_every_table_and_long_texts_give_way(width: i
         assert grants.count(whole) == 2
     assert "in force" in grants or width == 80
     plain_text = re.sub(r"\x1b\[[0-9;]*m", "", grants)
+    assert plain_text.split("\n")[0].split()[-1] == "state" or width == 80
     assert max(map(len, plain_text.splitlines())) <= width
     long = session("3f2a9c1e-7b1d", workspace_root="/home/me/" + "x" * 200)
     sessions = drawn("list", {"sessions": [session_entry(long)]}, colour=True, width=width)

@@ -29,7 +29,7 @@ from intercom.cli.inbox.pages import session_lines
 from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
-from intercom.model.request import RiskLevel
+from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.operators.commands.table import COMMANDS
 from tests.operators import stand_in_service
 from tests.operators.stand_in_service import START, session
@@ -282,6 +282,15 @@ def test_a_proposal_is_amended_at_once_and_only_alone() -> None:
     board.select("b")
     board.unmark()
     assert board.acts("e") == ()
+
+
+@pytest.mark.parametrize(("hunks", "offered"), [(1, False), (2, True)])
+def test_hunks_are_offered_if_there_are_several(hunks: int, offered: bool) -> None:
+    change = FileChange("a.txt", ChangeKind.WRITE, "aa" * 32, "bb" * 32)
+    diff = "diff --git a/a.txt b/a.txt\n" + "".join(f"@@ -{n}0 +{n}0 @@\n-old\n+new\n" for n in range(1, hunks + 1))
+    keys = keys_of(card("a", amendable=True, diff=diff, files=(change,), **LOW))
+    assert ("hunks" in [row.word for row in keys]) is offered
+    assert {"edit", "changes"} < {row.word for row in keys}
 
 
 def test_an_approval_is_given_with_a_note() -> None:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from attrs import evolve, frozen
 
 from intercom.cli.ctl_text import count, one_line, short
 from intercom.model.card import Card, CardState
+from intercom.model.card_hunks import hunks_of
+from intercom.model.errors import InvalidArguments
+from intercom.model.request import FileChange
 from intercom.model.session import Session
 from intercom.operators.commands.table import COMMANDS
 
@@ -628,7 +632,21 @@ def keys_of(card: Card) -> tuple[Key, ...]:
     """Return the keys of the inbox that decide about this card alone."""
     if card.kind != "approval":
         return KEYS.get(card.kind, ())
-    return (*KEYS[card.kind], *NOTING, *(AMENDING if card.amendable else ()), *GRANTING)
+    amending = [row for row in AMENDING if row.word != "hunks" or _may_choose(card)] if card.amendable else ()
+    return (*KEYS[card.kind], *NOTING, *amending, *GRANTING)
+
+
+def _may_choose(card: Card) -> bool:
+    """Tell whether a card has several hunks to choose among, or has its diff still to come."""
+    return card.diff is None or _has_several_hunks(card.diff, card.files)
+
+
+@lru_cache(maxsize=16)
+def _has_several_hunks(diff: str, files: tuple[FileChange, ...]) -> bool:
+    try:
+        return len(hunks_of(diff, files)) > 1
+    except InvalidArguments:
+        return False
 
 
 def no_use(key: str, card: Card) -> str:

@@ -70,8 +70,13 @@ _ENTRIES = Table(
 )
 
 
+#: The title of the proposal that an entry is about, in SQL. People read it with the entry.
+_TITLE = f"(select title from approval_request where approval_request.id = {_said('request_id')})"
 #: What a search looks at, in SQL. A value that another program stored may be of any type.
-_SEARCHED = "kind || ' ' || who || ' ' || summary || ' ' || coalesce(session_id, '') || ' ' || coalesce(data, '')"
+_SEARCHED = (
+    "kind || ' ' || who || ' ' || summary || ' ' || coalesce(session_id, '') || ' ' || coalesce(data, '')"
+    f" || ' ' || coalesce({_TITLE}, '')"
+)
 
 
 def recent(

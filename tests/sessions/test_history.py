@@ -103,6 +103,9 @@ async def test_the_log_is_read_page_by_page_and_searched(asked: VirtualServer) -
     decided = await asked.app.service.audit(100, text="decided REFINE")
     assert [(each.kind, each.summary) for each in decided] == [("decided", "refine")]
     assert (await do(asked, "log", text="decided refine", before=decided[0].id))["entries"] == []
+    # Also by the title of the request, as people read it.
+    (rejected,) = await asked.app.service.audit(100, text="round the TOTAL decided")
+    assert (rejected.summary, rejected.title) == ("reject", CHANGE)
 
 
 def test_a_search_has_a_limit() -> None:

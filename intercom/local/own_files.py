@@ -13,6 +13,7 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +147,8 @@ def _cannot_keep(path: Path, error: OSError) -> str:
 
 # --- directories -----------------------------------------------------------------------------------------------------
 
+#: Seconds until another program that holds the list has to let go of it: to change it takes a millisecond.
+_PATIENCE = 5.0
 _HEAD = "# Directories of agent-intercom that its user has used, one a line.\n"
 
 
@@ -193,8 +196,8 @@ def operator_keys_files() -> tuple[Path, ...]:
 def record_directories(*directories: str) -> None:
     """Add directories to the user's own, and drop those that no longer exist. The caller has recognised an operator.
 
-    Those that do not exist yet are made: the next caller would drop them. Raises ConfigError if the list is damaged,
-    and OSError if it cannot be written, or a directory cannot be made.
+    Those that do not exist yet are made: the next caller would drop them. Raises ConfigError if the list is damaged or
+    locked, and OSError if it cannot be written, or a directory cannot be made.
     """
     known = own_directories()[0]
     fresh = {each for each in directories if not is_own(each, known)}
@@ -223,10 +226,24 @@ def _changing() -> Iterator[set[str]]:
     directory = os.open(private_directory(str(file.parent)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The list is replaced as a whole, so a lock on the file itself would be one on an old file.
-        fcntl.flock(directory, fcntl.LOCK_EX)
+        _lock(directory, file)
         yield _listed()
     finally:
         os.close(directory)
+
+
+def _lock(directory: int, file: Path) -> None:
+    """Lock the list's directory. Raises ConfigError if another program holds it for long: any one of the user's can."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise ConfigError(
+                    f"another program keeps {file.parent} locked: see which with lslocks, end it, and try again"
+                ) from None
+            time.sleep(0.01)
 
 
 def _listed() -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -82,6 +83,18 @@ def test_those_who_record_at_once_lose_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     monkeypatch.setattr(places, "STAND_IN_HOME", str(tmp_path / "me"))
     assert read() == set(several)
+
+
+def test_who_keeps_the_list_locked_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_files.record_directories(str(tmp_path / "config/agent-intercom"))
+    monkeypatch.setattr(own_files, "_PATIENCE", 0.05)
+    directory = os.open(own_files.directories_file().parent, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(ConfigError, match=r"another program keeps .* locked: see which with lslocks"):
+            own_files.record_directories(str(tmp_path / "state/agent-intercom"))
+    finally:
+        os.close(directory)
 
 
 def test_a_list_that_others_may_read_or_write_or_that_is_a_link_lists_nothing(me: Path, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ files of the page are loaded then too, in a thread.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -61,6 +62,8 @@ log = logging.getLogger("intercom.web")
 #: The addresses of loopback. A system may lack the second one.
 HOST, HOST_IPV6 = "127.0.0.1", "::1"
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+#: The first of the ports that systems give away by themselves.
+_FIRST_FREE_PORT = 32768
 #: How often another free port is looked for, if the second address has the first one's port in use.
 _ATTEMPTS = 8
 #: The most connections at once.
@@ -189,7 +192,7 @@ class WebListener(ChannelActor):
         super().__init__(deps.service, Channel.WEB, deps.card_router, deps.now)
         self._deps = deps
         self._log = EventLog()
-        self._is_open = False
+        self._is_open = self._has_left_port = False
         self._sites: list[WebSite] = []
         self._authorization = Authorization(
             deps.agents,
@@ -209,10 +212,12 @@ class WebListener(ChannelActor):
                 " the proxy_secret_file under [web]",
                 self._deps.settings.public_url,
             )
-        if self._deps.sign_ins.port is not None or self._earlier_port() is not None:
+        if self._deps.sign_ins.port is not None:
             self.spawn(self._open_again)
         elif self._deps.port:
             self.spawn(self._open_for_others)
+        elif self._earlier_port():
+            self.spawn(self._open_again)
 
     async def on_receive(self, message: object) -> object:
         if isinstance(message, MakeLink):
@@ -236,9 +241,10 @@ class WebListener(ChannelActor):
 
     def on_stop(self) -> None:
         self._remove_files()
-        if not self._deps.sign_ins.every():
+        if self._has_left_port and not self._deps.sign_ins.every():
             # Nobody's open page looks for the next server.
-            Path(self._deps.places.web_port_file).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(self._deps.places.web_port_file)
 
     def publish(self, shown: Card | Notice) -> None:
         self._log.publish(shown)
@@ -246,7 +252,7 @@ class WebListener(ChannelActor):
     # --- the port ---
 
     async def _open_for_others(self) -> None:
-        """Open the configured port if somebody comes there without a link."""
+        """Open the configured port if somebody comes there without a link, or an open page looks for it."""
         try:
             is_wanted = await self._is_expected()
         except IntercomError as fault:
@@ -254,6 +260,8 @@ class WebListener(ChannelActor):
             return
         if is_wanted:
             await self._open_again(self._tell_of_another)
+        elif self._earlier_port() == self._deps.port:
+            await self._open_again()
 
     async def _is_expected(self) -> bool:
         """Whether somebody comes to the configured port without a link: the proxy, or a program with a token."""
@@ -398,23 +406,30 @@ class WebListener(ChannelActor):
         try:
             private_directory(places.runtime_dir)
             await trio.to_thread.run_sync(own_files.replace, Path(places.web_port_file), left)
+            self._has_left_port = True
         except (IpcError, OSError) as fault:
             log.warning("an open page will not find the next server by itself: %s", fault)
 
     def _earlier_port(self) -> int | None:
-        """Return the port that an earlier server has left, if somebody it signed in may still look for it."""
+        """Return the port that an earlier server has left, if somebody it signed in may still look for it.
+
+        Any program of the user's can write the file. A browser lets what was once loaded from a port act on the page
+        there, so a port counts only if it is the configured one, or one that systems give away by themselves."""
         try:
             port, at = map(int, own_files.read_own(Path(self._deps.places.web_port_file), private=True).split())
-        except (FileNotFoundError, ConfigError, ValueError):
+            left_at = datetime.fromtimestamp(at, UTC)
+        except (OSError, ConfigError, ValueError, OverflowError):
             return None
-        age = self._deps.sign_ins.now().timestamp() - at
-        return port if 0 < port < 65536 and 0 <= age <= LONGEST_LIFE.total_seconds() else None
+        is_ours = port == self._deps.port or _FIRST_FREE_PORT <= port < 65536
+        age = self._deps.sign_ins.now() - left_at
+        return port if is_ours and timedelta(0) <= age <= LONGEST_LIFE else None
 
     def _remove_files(self) -> None:
         """Remove the files of links that an earlier run has left."""
         places = self._deps.places
         for file in Path(places.runtime_dir).glob(f"{places.ipc_name}{_LINK_FILE}*.html"):
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def _signed_in(session: BrowserSession) -> SignedIn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.local import server_secrets
+from intercom.local.own_files import replace
+from intercom.local.places import places, private_directory
 from intercom.model.card import Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import ConfigError
@@ -23,6 +26,7 @@ from intercom.operators.web import site
 from intercom.operators.web.proxy import Member, ProxyRules, rules_of
 from intercom.operators.web.sign_in import may_use
 from intercom.web_server.request import Refusal
+from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import (
     API,
@@ -291,6 +295,10 @@ async def test_another_program_at_the_port_is_on_record_since_it_is_shown_the_se
     service = Recording()
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
+        # Whatever an earlier server has left.
+        left = Path(places(environ=environ(tmp_path)).web_port_file)
+        private_directory(str(left.parent))
+        replace(left, f"40000 {time.time():.0f}".encode())
         async with page_server(tmp_path, service, settings=SETTINGS, proxy_secret=SECRET, port=port) as server:
             await service.recorded.wait()
             assert server.sign_ins.port is None

@@ -25,6 +25,8 @@ from starlette.types import Message, Receive, Send
 
 from actors import ask
 from actors.events import ActorRestarted
+from intercom.local.own_files import replace
+from intercom.local.places import places, private_directory
 from intercom.local.processes import ProcessKey, examine
 from intercom.model.card import CardState, Notice
 from intercom.model.config import WebSettings
@@ -43,6 +45,7 @@ from intercom.store.client import StoreUnavailable
 from intercom.web_server import server as web_server
 from intercom.web_server.port import ConnectionProcesses
 from intercom.web_server.server import Connection
+from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
 from tests.operators.web.page_server import API, Browser, Clock, page_server
 from tests.support.http_responses import Response, request
@@ -654,6 +657,37 @@ async def test_nothing_listens_for_a_page_that_nobody_has_open(tmp_path: Path) -
     async with page_server(tmp_path, clock=clock) as server:
         await ask(server.links.actor, IsNeeded())
         assert server.sign_ins.port is None
+
+
+@pytest.mark.parametrize(
+    "left", ["", "x", "50000", "3000 {now}", "50000 {later}", "50000 1" + "0" * 400, "1" * 5000, None]
+)
+async def test_what_an_earlier_server_left_is_read_with_care(tmp_path: Path, left: str | None) -> None:
+    clock = Clock()
+    now = int(clock.at.timestamp())
+    file = Path(places(environ=environ(tmp_path)).web_port_file)
+    private_directory(str(file.parent))
+    if left is None:
+        file.mkdir(0o700)
+        file.with_name(f"{file.name}-x.html").mkdir(0o700)
+    else:
+        replace(file, left.format(now=now, later=now + 60).encode())
+    async with page_server(tmp_path, clock=clock) as server:
+        await ask(server.links.actor, IsNeeded())
+        assert server.sign_ins.port is None
+
+
+async def test_a_set_port_opens_again_for_an_open_page(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        port = server.port
+    async with page_server(tmp_path, has_store=True, port=port):
+        while True:
+            try:
+                assert (await browser.get(f"{API}/me")).status == 401
+                break
+            except OSError:
+                await trio.sleep(0.01)
 
 
 async def test_a_port_that_another_program_has_meanwhile_is_not_waited_for(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -265,7 +265,7 @@ def _request_changes(where: Places, fields: JsonObject, options: argparse.Namesp
         if options.file is not None:
             comments += comments_in(_text_of(options.file), paths)
         if comments or options.file is not None:
-            on_file = "--comment {} TEXT" if options.file is None else "{}: TEXT"
+            on_file = _OF_FILE if options.file is not None else _by_option
             return _send_comments(where, card, _checked(comments, card, on_file), fields, options)
     except InvalidArguments as fault:
         raise _Stopped(f"nothing was decided: {fault}") from None
@@ -287,7 +287,17 @@ def _written_comments(file: Path, card: CardEntry, paths: Sequence[str]) -> tupl
                 raise _Stopped("nothing was decided: the comments do not fit the card") from None
 
 
-def _checked(comments: tuple[Comment, ...], card: CardEntry, on_file: str = "{}: TEXT") -> tuple[Comment, ...]:
+#: How a line of a file with comments says one on a file as a whole.
+_OF_FILE = "{}: TEXT".format
+
+
+def _by_option(path: str) -> str:
+    return f"--comment {shlex.quote(path)} TEXT"
+
+
+def _checked(
+    comments: tuple[Comment, ...], card: CardEntry, on_file: Callable[[str], str] = _OF_FILE
+) -> tuple[Comment, ...]:
     """Return the comments, if the server would take them for this card. Raises InvalidArguments if not, which says how
     to comment on a file as a whole: `on_file`."""
     shown = read(Card, card)

@@ -606,8 +606,12 @@ def _beside(card: Card, lines: Sequence[str], width: int | None) -> Sequence[str
         return ()
     numbers = new_line_numbers(card.diff or "")
     digits = max((len(str(each)) for each in numbers if each is not None), default=0)
-    longest = max(cell_len(clean(line).expandtabs()) for line in lines)
-    if not digits or len(numbers) != len(lines) or digits + 1 + longest > width:
+    if not digits or len(numbers) != len(lines):
+        return ()
+    # What is too long would go on below, where an agent's text could look like a number.
+    indent, hunks = " " * (digits + 1), _hunk_numbers(card)
+    ends = (f" hunk {hunks[at]}" if at in hunks else "" for at in range(len(lines)))
+    if max(cell_len(f"{indent}{clean(line)}{end}".expandtabs()) for line, end in zip(lines, ends, strict=True)) > width:
         return ()
     return [f"{'' if each is None else each:>{digits}} " for each in numbers]
 

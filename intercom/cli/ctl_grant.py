@@ -46,7 +46,7 @@ def granted_fields(shown: Mapping[str, Json], fields: Mapping[str, Json]) -> Jso
 
 def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int:
     """Make a grant. Returns 0 if it was made, 1 if the person declined. Raises what `request` raises."""
-    from intercom.cli.ctl_sign import Sender
+    from intercom.cli.ctl_sign import Sender, has_key
     from intercom.operators.ctl.client import request
 
     shown: Mapping[str, Json] = request(where, "grant-preview", preview_fields(fields))
@@ -57,12 +57,13 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
         print("nothing was changed")
         return 1
     card = request(where, "show", {"id": shown["request_id"]}) if is_asked and _waits_itself(shown) else None
+    if card is not None and has_key(where):
+        # The signature of an approval says that it was shown.
+        _show(card)
     if card is not None and not agreed("and approve this card too?"):
         card = None
+    # One PIN signs both.
     sender = Sender(where, "" if card is None else f"grant {short(str(card['request_id']))} and approve it")
-    if card is not None and sender.asks_pin():
-        # One PIN signs both.
-        _show(card)
     # The card may change meanwhile: what was shown is what is granted. The preview is taken again if it is signed.
     done = sender.send(GRANT, {**granted_fields(shown, {}), **_pattern_of(fields)})
     if as_json:

@@ -308,7 +308,7 @@ class _Signed:
         with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
         if with_pin or to_show is not None:
             # It is typed for this decision and those that follow, and not for one before it.
-            if self._key is not None:
+            if self._key is not None or said["risk"] == "critical":
                 self._act = ""
             self._key = None
         if self._key is None and not with_pin:

@@ -8,7 +8,7 @@ long to be shown whole. A rename and a mode go with any hunk of their file. Pure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from attrs import frozen
@@ -132,7 +132,11 @@ def _line_numbers(part: str) -> list[int | None]:
 
 
 def checked_comments(
-    comments: Sequence[Comment], diff: str, files: Sequence[FileChange], *, on_file: str = "{}: TEXT"
+    comments: Sequence[Comment],
+    diff: str,
+    files: Sequence[FileChange],
+    *,
+    on_file: Callable[[str], str] = "{}: TEXT".format,
 ) -> tuple[Comment, ...]:
     """Return the comments, if each is about a file of the proposal and a line that its diff shows. Raises
     InvalidArguments for one that is not, or for too many or too long ones. `on_file` is how a person writes a comment
@@ -151,7 +155,7 @@ def checked_comments(
             lines = spans(sorted(shown[each.path])) or "none"
             raise InvalidArguments(
                 f"line {each.line} of {each.path[:PATH]} is not in the diff, which shows these lines of the new file:"
-                f" {lines}; to comment on the file as a whole, write {on_file.format(each.path[:PATH])}"
+                f" {lines}; to comment on the file as a whole, write {on_file(each.path[:PATH])}"
             )
     return tuple(comments)
 

@@ -99,12 +99,11 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
         async with typing(at, "grant", at.id) as screen:
             await screen.until("grant this to session")
             screen.type("y\n")
-            await screen.until("and approve this card too? [y/N]")
+            # A signed approval says that it was shown, also with a key that this terminal keeps unlocked.
+            assert "+two" in await screen.until("and approve this card too? [y/N]")
             screen.type("y\n")
-            said = await screen.until("PIN of key") + await screen.until(
-                f"to grant {at.id[:8]} and approve it (esc to leave): "
-            )
-            assert "+two" in said
+            await screen.until("PIN of key")
+            await screen.until(f"to grant {at.id[:8]} and approve it (esc to leave): ")
             screen.type(f"{PIN}\n")
             said = await screen.rest()
             assert "granted" in said

@@ -587,7 +587,7 @@ def _diff(card: Card, limit: int | None, width: int | None) -> Iterable[Text]:
     else:
         styles = diff_styles(lines)
     numbers = _hunk_numbers(card)
-    beside = _beside(card, lines, width)
+    beside = _line_numbers(card, lines, width)
     for at, (line, style) in enumerate(zip(lines[:limit], styles, strict=False)):
         shown = Text(no_wrap=True).append(beside[at], "dim") if beside else Text(no_wrap=True)
         shown.append(clean(line), style)
@@ -599,7 +599,7 @@ def _diff(card: Card, limit: int | None, width: int | None) -> Iterable[Text]:
         yield safe_text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
 
 
-def _beside(card: Card, lines: Sequence[str], width: int | None) -> Sequence[str]:
+def _line_numbers(card: Card, lines: Sequence[str], width: int | None) -> Sequence[str]:
     """Return what stands before each line of a diff: its number in the new file. Empty if there is nothing to comment
     on, or if a line would not fit any more."""
     if width is None or not card.amendable or card.state is not CardState.PENDING:

@@ -147,7 +147,7 @@ def _cannot_keep(path: Path, error: OSError) -> str:
 
 # --- directories -----------------------------------------------------------------------------------------------------
 
-#: Seconds until another program that holds the list has to let go of it: to change it takes a millisecond.
+#: How long another program may hold the lock of the list, in seconds: to change the list takes a millisecond.
 _PATIENCE = 5.0
 _HEAD = "# Directories of agent-intercom that its user has used, one a line.\n"
 

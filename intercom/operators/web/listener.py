@@ -413,7 +413,7 @@ class WebListener(ChannelActor):
     def _earlier_port(self) -> int | None:
         """Return the port that an earlier server has left, if somebody it signed in may still look for it.
 
-        Any program of the user's can write the file. A browser lets what was once loaded from a port act on the page
+        Every program of the user's can write the file. A browser lets what was once loaded from a port act on the page
         there, so a port counts only if it is the configured one, or one that systems give away by themselves."""
         try:
             port, at = map(int, own_files.read_own(Path(self._deps.places.web_port_file), private=True).split())

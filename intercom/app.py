@@ -43,11 +43,11 @@ from intercom.operators.web.tokens import ApiTokens
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.restored_session import Successors
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyRegistry
-from intercom.sessions.presence import Presence
 from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import SessionRegistry
@@ -57,13 +57,13 @@ from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring, SystemKeys
 from intercom.store import sessions
 from intercom.store.checkpoints import Contents
-from intercom.store.client import Reader, Store
 from intercom.store.database import Fault, OpenedDatabase, take_incident, transaction
+from intercom.store.handles import Reader, Store
 from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
-    from intercom.agents.gateway.agent_port import Attend
+    from intercom.agents.gateway.client_peer import Attend
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.agents.rooms.room_call import RoomsDeps
     from intercom.gateway.service import Gateway
@@ -127,7 +127,7 @@ class App:
     failure: str | None = field(default=None, init=False)
     life: str = field(factory=lambda: uuid.uuid4().hex)
     token: str = field(factory=lambda: secrets.token_hex(32))
-    presence: Presence = field(factory=Presence, init=False)
+    connected_agents: ConnectedAgents = field(factory=ConnectedAgents, init=False)
     processes: KnownProcesses = field(init=False)
     embedded_connections: dict[str, AgentConnection] = field(factory=dict, init=False)
     http: HttpStatus | None = field(default=None, init=False)
@@ -184,7 +184,7 @@ class App:
             new_id=lambda: str(uuid.uuid4()),
             policy=self.policy_registry.in_force,
             watcher=lambda root: self.system.named(watcher_name(Path(root))),
-            present=self.presence.connected,
+            present=self.connected_agents.connected,
             chat=None if self._slack is None else self._slack.chat(),
             measured=self.measured,
             signatures=self.signatures,
@@ -210,7 +210,7 @@ class App:
         self.service.server = self._information()
         self.shim_deps = ShimServerDeps(
             config=self.config,
-            presence=self.presence,
+            connected_agents=self.connected_agents,
             life=self.life,
             token=self.token,
             server=mcp_server.build(self.config, self.measured, self._room_tools(), self.gateway, self._attend()),
@@ -335,13 +335,13 @@ class App:
         )
 
     def _gateway(self, store: Store) -> Gateway:
-        """Build the gateway: its records, its memory in the store, and the service with its actors."""
+        """Build the gateway: its records, its part of the store, and the service with its actors."""
         # Imported lazily: most servers have none.
         from intercom.gateway.invocations import InvocationLog
         from intercom.gateway.journal import Journal, arguments_key
-        from intercom.gateway.memory import GatewayMemory
         from intercom.gateway.process_records import ProcessRecords
         from intercom.gateway.service import Gateway, lookup_in
+        from intercom.gateway.stored_state import StoredState
 
         state = Path(self.places.state_dir)
         records = InvocationLog(
@@ -356,7 +356,7 @@ class App:
             directory=self.config.gateway.directory or Path(self.places.gateway_directory),
             system=self.system,
             log=records,
-            memory=GatewayMemory(store, self.reader, self.now, genuine=self.signatures.is_genuine),
+            stored=StoredState(store, self.reader, self.now, genuine=self.signatures.is_genuine),
             show=self.system.named("card_router").tell,
             credentials=Path(self.places.gateway_credentials),
             processes=ProcessRecords(state / "gateway-processes"),
@@ -421,7 +421,7 @@ class App:
         sessions, policies = self.system.named("sessions"), self.system.named("policies")
         return SessionRegistry(
             self.session_deps,
-            self.presence,
+            self.connected_agents,
             sessions,
             policies,
             self.policy_registry,
@@ -456,7 +456,9 @@ class App:
 
         at = HttpDeps(
             server=self.shim_deps.server,
-            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.shim_deps.connections),
+            factory=sessions.ConnectionFactory(
+                self.system, self.config, self.connected_agents, self.shim_deps.connections
+            ),
             status=status,
             pages=self.pages(),
             card_router=self.system.named("card_router"),
@@ -636,7 +638,9 @@ class App:
             assert status is not None, "these pages are served over HTTP"
             return figures(up=status.port is not None, **asdict(status.counts()))
 
-        return pages(self.metrics, self.service, life=self.life, agents=lambda: len(self.presence.here), own=own)
+        return pages(
+            self.metrics, self.service, life=self.life, agents=lambda: len(self.connected_agents.here), own=own
+        )
 
     def _happened(self, event: Event) -> None:
         if self.metrics is not None:
@@ -646,7 +650,7 @@ class App:
 
     def is_idle(self) -> bool:
         """Whether nothing is connected, and no agent that people started runs."""
-        return not self.processes.connected and not self.presence.here
+        return not self.processes.connected and not self.connected_agents.here
 
     async def is_page_needed(self) -> bool:
         """Whether somebody is signed in to the page, or reaches it without a link. Raises one of UNANSWERED."""

@@ -35,8 +35,8 @@ from attrs import evolve, field, frozen
 from actors import Actor, Info, ask
 from intercom._version import __version__
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.call import Call
 from intercom.agents.hook_server import PERMISSION_PROMPT
+from intercom.agents.tool_call import ToolCall
 from intercom.app import App
 from intercom.asyncio_calls import (
     THREAD,
@@ -66,7 +66,7 @@ from intercom.operators.commands import command_handler, command_handlers, grant
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.amendments import AmendedCard
-from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
+from intercom.sessions.messages import Answered, AskPermission, RecordedRequest, TakeInstructions, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
@@ -80,8 +80,8 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import ModeAnswer, SwitchFreq
-from intercom.sessions.tools.table import TOOLS
 from intercom.sessions.tools.tool import Tool
+from intercom.sessions.tools.tool_table import TOOLS
 from intercom.sessions.tools.transmit import Transmit
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ _BY_CLASS: dict[type[Any], Tool] = {tool.takes: tool for tool in TOOLS}
 
 
 @overload
-def _typed(takes: Callable[P, ToolRequest[Opened[A]]]) -> Typed[P, A]: ...
+def _typed(takes: Callable[P, ToolRequest[RecordedRequest[A]]]) -> Typed[P, A]: ...
 @overload
 def _typed(takes: Callable[P, ToolRequest[Answered[A]]]) -> Typed[P, A]: ...
 def _typed(takes: Any) -> Any:
@@ -134,7 +134,7 @@ class EmbeddedAgent:
     ping = _typed(Ping)
 
     @overload
-    async def call(self, given: ToolRequest[Opened[A]]) -> Answered[A]: ...
+    async def call(self, given: ToolRequest[RecordedRequest[A]]) -> Answered[A]: ...
     @overload
     async def call(self, given: ToolRequest[Answered[A]]) -> Answered[A]: ...
     async def call(self, given: Any) -> Answered[Any]:
@@ -173,7 +173,7 @@ class EmbeddedAgent:
             return await self._done(call, call.finish(await call.ask(TakeInstructions(call.name))))
 
     @asynccontextmanager
-    async def _call(self, tool: Tool, given: Any = None) -> AsyncIterator[Call]:
+    async def _call(self, tool: Tool, given: Any = None) -> AsyncIterator[ToolCall]:
         connection = self._connection()
         began, outcome = time.monotonic(), "cancelled"
         try:
@@ -191,7 +191,7 @@ class EmbeddedAgent:
         finally:
             self.app.measured(ToolCalled(tool.name, outcome, time.monotonic() - began))
 
-    async def _done(self, call: Call, answered: Answered[A]) -> Answered[A]:
+    async def _done(self, call: ToolCall, answered: Answered[A]) -> Answered[A]:
         """Finish the call. Its result counts as delivered because the program gets it as the return value."""
         connection = self._connection()
 
@@ -210,7 +210,10 @@ class EmbeddedAgent:
         of = key if self.session_id is None else f"{key}:{self.session_id}"
         app, session_id = self.app, self.session_id
         return app.embedded_connections.setdefault(
-            of, AgentConnection(app.system, app.config, app.presence, key, self.workspace, None, session_id=session_id)
+            of,
+            AgentConnection(
+                app.system, app.config, app.connected_agents, key, self.workspace, None, session_id=session_id
+            ),
         )
 
 

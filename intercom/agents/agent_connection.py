@@ -19,12 +19,13 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Name, System, ask
-from intercom.agents.call import Call, CutCalls, Progress, note
 from intercom.agents.clients import call_wait_seconds
-from intercom.agents.deliveries import Deliveries
+from intercom.agents.sent_results import SentResults
+from intercom.agents.tool_call import CutCalls, Progress, ToolCall, note
 from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments, Paused
 from intercom.sessions import agent_keys
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -37,7 +38,6 @@ from intercom.sessions.messages import (
     Proposed,
     key_of,
 )
-from intercom.sessions.presence import Presence
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.tool import Tool
@@ -98,7 +98,7 @@ class AgentConnection:
 
     `key` identifies the agent of a client that does not name its conversations; it is the same for a shim's whole run.
     `name` is unique to this connection: a shim may open a new one before its old one is known to be closed. The
-    connection notes in `presence` who is connected, so this is known also while the session registry restarts.
+    connection notes in `connected_agents` who is connected, so this is known also while the session registry restarts.
 
     `workspace`, `cwd` and `channel_id` come from the shim; each may be absent. `session_id` names the session that the
     client was started for, which then holds all its conversations.
@@ -111,7 +111,7 @@ class AgentConnection:
 
     system: System
     config: Config
-    presence: Presence
+    connected_agents: ConnectedAgents
     key: str
     workspace: str | None
     cwd: str | None
@@ -123,7 +123,7 @@ class AgentConnection:
     agent: str | None = None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
-    deliveries: Deliveries = field(init=False)
+    deliveries: SentResults = field(init=False)
     cut_calls: CutCalls = field(factory=CutCalls, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
@@ -136,14 +136,14 @@ class AgentConnection:
     _when_closed: dict[str, Callable[[], object]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.deliveries = Deliveries(self.system)
+        self.deliveries = SentResults(self.system)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def answering(
         self, tool: Tool, given: Any, caller: Caller, request_id: object, response: PendingResponse | None
-    ) -> AsyncIterator[Call]:
+    ) -> AsyncIterator[ToolCall]:
         """Open the call of a tool. The `with` block makes its answer.
 
         After the block, what the result carries counts as sent. If the block fails or is cancelled, there is no result,
@@ -167,7 +167,7 @@ class AgentConnection:
             if response is not None:
                 response.answered()
 
-    async def open_call(self, tool: Tool, given: Any, caller: Caller) -> Call:
+    async def open_call(self, tool: Tool, given: Any, caller: Caller) -> ToolCall:
         """Admit a call: find or open its session, and note the activity. Raises WorkspaceRefused if the agent has no
         usable workspace, and the errors of adoption. Raises Paused if the agent is paused and the poll interval of its
         client ends."""
@@ -191,8 +191,8 @@ class AgentConnection:
         self._heard(call.session_id)
         return call
 
-    def _call(self, tool: Tool, given: Any, caller: Caller, session_id: str) -> Call:
-        return Call(
+    def _call(self, tool: Tool, given: Any, caller: Caller, session_id: str) -> ToolCall:
+        return ToolCall(
             name=caller.call_name or f"{self.key}/{uuid.uuid4()}",
             tool=tool,
             session_id=session_id,
@@ -208,7 +208,7 @@ class AgentConnection:
         learnt = self.cut_calls.call_wait_seconds
         return known if learnt == math.inf else learnt if known is None else min(known, learnt)
 
-    def close_call(self, call: Call) -> None:
+    def close_call(self, call: ToolCall) -> None:
         """Note the activity and what the call's result carries; the result is on its way, or the call is over."""
         self._heard(call.session_id)
         if call.request_id is not None and call.session_id == self._sessions.get(""):
@@ -221,7 +221,7 @@ class AgentConnection:
         """Report activity to the stall detector, at most every `_HEARD_SECONDS`: calls come in bursts. A process is not
         quiet in the sessions of earlier ones that it continues while it works in another."""
         now = trio.current_time()
-        continued = (id for key in self._agents if (id := self.presence.continued.get(key)) is not None)
+        continued = (id for key in self._agents if (id := self.connected_agents.continued.get(key)) is not None)
         for id in (session_id, *continued):
             if now - self._told.get(id, -math.inf) >= _HEARD_SECONDS:
                 self._told[id] = now
@@ -240,7 +240,7 @@ class AgentConnection:
         self._agents.update(agents)
         self._known = len(self._agents)
         for key in (self.key, *self._agents):
-            self.presence.came(key, self.name, self.key)
+            self.connected_agents.came(key, self.name, self.key)
         self._registry.tell(AgentsHere((self.key, *self._agents)))
 
     def news_of_agents(self) -> list[str] | None:
@@ -267,9 +267,9 @@ class AgentConnection:
         self._sessions.clear()
         self._own_requests.clear()
         # Those of calls that were cancelled before they learnt of it too.
-        self._agents.update(self.presence.continued_over(self.name))
+        self._agents.update(self.connected_agents.continued_over(self.name))
         for key in (self.key, *self._agents):
-            self.presence.left(key, self.name, parts=for_good and key == self.key)
+            self.connected_agents.left(key, self.name, parts=for_good and key == self.key)
         self._registry.tell(AgentsGone((self.key, *self._agents), for_good))
 
     def when_closed(self, name: str, act: Callable[[], object]) -> None:
@@ -353,7 +353,7 @@ class AgentConnection:
         if agent.key != self.key:
             self._agents.add(agent.key)
         if not self._closed:
-            self.presence.came(agent.key, self.name, self.key)
+            self.connected_agents.came(agent.key, self.name, self.key)
 
     async def _agent(self, caller: Caller) -> Agent:
         """Return the caller as the registry knows it, and note it."""
@@ -399,7 +399,7 @@ class PendingResponse:
 
     connection: AgentConnection
     streams: dict[str, PendingResponse] | None = None
-    call: Call | None = field(default=None, init=False)
+    call: ToolCall | None = field(default=None, init=False)
     event: str | None = field(default=None, init=False)
     is_written: bool = field(default=False, init=False)
     is_left: bool = field(default=False, init=False)
@@ -409,7 +409,7 @@ class PendingResponse:
     _readers: int = field(default=0, init=False)
     _news: trio.Event | None = field(default=None, init=False)
 
-    def begun(self, call: Call, request_id: object) -> None:
+    def begun(self, call: ToolCall, request_id: object) -> None:
         """Note that the request is this tool call."""
         self.call = call
         self._id = request_id

@@ -21,16 +21,17 @@ from attrs import define, evolve, field, frozen
 from actors import System, ask
 from intercom.agents import known_agent_processes, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.call import Call, refusal
 from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
-from intercom.agents.deliveries import read_receipt, receipt, record
 from intercom.agents.hook_process import ASKED, PAUSED
+from intercom.agents.sent_results import read_receipt, receipt, record_deliveries
+from intercom.agents.tool_call import ToolCall, refusal
 from intercom.model import limits
 from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
 from intercom.model.field_docs import doc
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -44,7 +45,6 @@ from intercom.sessions.messages import (
     Wanted,
     key_of,
 )
-from intercom.sessions.presence import Presence
 from intercom.sessions.request_kinds import PermissionAnswer, to_json
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.workspace import files
@@ -73,7 +73,7 @@ class HookDeps:
 
     system: System
     config: Config
-    presence: Presence
+    connected_agents: ConnectedAgents
     connections: Mapping[str, tuple[AgentConnection, frozenset[int]]]
     name: str
     pid: int
@@ -90,7 +90,7 @@ async def session_of(hook: HookDeps, origin: HookOrigin, admitted: set[str]) -> 
     client = hooks_of(origin.client).mcp_name
     agent = Agent(f"{client}:{origin.conversation or 'hook'}@{root}", client, root)
     admitted.add(agent.key)
-    hook.presence.came(agent.key, hook.name)
+    hook.connected_agents.came(agent.key, hook.name)
     return await ask(hook.system.named("registry"), Admit(agent), timeout=_SECONDS, retry=True)
 
 
@@ -109,7 +109,7 @@ async def known_session(hook: HookDeps, origin: HookOrigin, *, guess: bool = Tru
         raise InvalidArguments(f"no client is called {origin.client[:80]!r}; there are: {', '.join(HOOKED)}")
     registry = hook.system.named("registry")
     if origin.session is not None:
-        agent = hook.presence.here.get(key_of(origin.session))
+        agent = hook.connected_agents.here.get(key_of(origin.session))
         if not guess and agent is not None and agent.client_name and not _is_named(origin, agent.client_name):
             # A client that the session's agent started inherits its environment, but is another agent.
             return None
@@ -165,7 +165,7 @@ def _caller(hook: HookDeps, origin: HookOrigin, connection: AgentConnection) -> 
 
 def _by_name(hook: HookDeps, origin: HookOrigin) -> Agent | None:
     wanted = f":{origin.conversation}@"
-    found = [agent for key, agent in hook.presence.here.items() if origin.conversation and wanted in key]
+    found = [agent for key, agent in hook.connected_agents.here.items() if origin.conversation and wanted in key]
     return found[0] if len(found) == 1 else None
 
 
@@ -176,13 +176,13 @@ def _by_workspace(hook: HookDeps, origin: HookOrigin) -> Agent | None:
         return None
     found = [
         agent
-        for agent in list(hook.presence.here.values())
+        for agent in list(hook.connected_agents.here.values())
         if agent.workspace == root and _is_named(origin, agent.client_name)
     ]
     # An agent with a named conversation is in another conversation than this one.
     found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
     # A process that continues an ended one's session beside its own is one agent.
-    found = [agent for agent in found if agent.key not in hook.presence.stand_ins] or found
+    found = [agent for agent in found if agent.key not in hook.connected_agents.stand_ins] or found
     return found[0] if len(found) == 1 else None
 
 
@@ -269,7 +269,7 @@ PERMISSION_PROMPT = Tool(
 )
 
 
-async def permission_prompt(call: Call) -> Answered[PermissionVerdict]:
+async def permission_prompt(call: ToolCall) -> Answered[PermissionVerdict]:
     """Answer a call of this tool in Claude Code's format."""
     given: PermissionPrompt = call.given
     allowed = Answered(PermissionVerdict("allow", given.input))
@@ -384,7 +384,7 @@ class _HookConnection:
 
         # Noted before asking: the session may answer after the hook has gone.
         self.unsure[given.call] = session_id
-        call = Call(given.call, PERMISSION_PROMPT, session_id, session, None, told=told)
+        call = ToolCall(given.call, PERMISSION_PROMPT, session_id, session, None, told=told)
         asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
         answer = await call.permission(asked)
         result = hook_answer(answer)
@@ -416,7 +416,7 @@ class _HookConnection:
         """Record the delivery of a receipt that the hook has printed. An earlier server run may have issued the
         receipt."""
         session_id, delivery = read_receipt(given.receipt)
-        await record(self.hook.system, session_id, (delivery,))
+        await record_deliveries(self.hook.system, session_id, (delivery,))
         self.unsure.pop(delivery.call, None)
         return {}
 
@@ -424,7 +424,7 @@ class _HookConnection:
         for call, session_id in self.unsure.items():
             self.hook.system.named(f"session/{session_id}").tell(Undeliver((call,)))
         for key in self.admitted:
-            self.hook.presence.left(key, self.hook.name)
+            self.hook.connected_agents.left(key, self.hook.name)
         if self.admitted:
             self.hook.system.named("registry").tell(AgentsGone((*self.admitted,)))
 

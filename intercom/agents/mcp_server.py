@@ -36,14 +36,14 @@ from pydantic import Field
 
 from actors import Request, ask
 from intercom._version import __version__
-from intercom.agents import call as agents_call
 from intercom.agents import icons, prompts, resources, schemas
+from intercom.agents import tool_call as agents_call
 from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
-from intercom.agents.call import Call, Dialog, error_content, paused_content
 from intercom.agents.clients import TASKS_EXTENSION, offers_tasks, without_tasks
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
 from intercom.agents.mcp_request import caller_of, connection_and_response, connection_of
 from intercom.agents.shim.relay import client_named
+from intercom.agents.tool_call import Dialog, ToolCall, error_content, paused_content
 from intercom.model import clock
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, Paused
@@ -57,11 +57,11 @@ from intercom.sessions.messages import (
     OpenTask,
     Undeliver,
 )
-from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
+from intercom.sessions.tools.tool_table import BY_NAME, TOOLS
 
 if TYPE_CHECKING:
-    from intercom.agents.gateway.agent_port import Attend
+    from intercom.agents.gateway.client_peer import Attend
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.gateway.service import Gateway
 
@@ -104,7 +104,7 @@ def build(
     dialogs: Dialogs | None = None
     if attend is not None:
         # Imported lazily, as the gateway is: most servers ask no client's user.
-        from intercom.agents.gateway.agent_port import dialog_of
+        from intercom.agents.gateway.client_peer import dialog_of
 
         dialogs = partial(dialog_of, attend=attend)
     offered = offer(config)
@@ -161,7 +161,7 @@ def own_tools(config: Config) -> frozenset[str]:
     """Return the names that tools of downstreams must not have: those of all our own, also where they are not offered
     now."""
     from intercom.agents.gateway.search_tools import NAMES as OF_SEARCH
-    from intercom.rooms.tools.table import BY_NAME as OF_ROOMS
+    from intercom.rooms.tools.room_tool_table import BY_NAME as OF_ROOMS
 
     return frozenset((*offer(config), PERMISSION_PROMPT.name, *OF_ROOMS, *OF_SEARCH))
 
@@ -422,7 +422,7 @@ def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> For
     return Form.EXTENSION if wants else None
 
 
-async def begin(form: Form, call: Call) -> types.CallToolResult:
+async def begin(form: Form, call: ToolCall) -> types.CallToolResult:
     """Open the request and its task. If the form allows it, a call that needs no wait is answered at once."""
     opened = await call.ask(evolve(call.given, call=call.name))
     call.request_id = opened.request_id

@@ -44,8 +44,8 @@ from intercom.model import crash_points, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
-from intercom.sessions.presence import Presence
-from intercom.store.client import StoreUnavailable
+from intercom.sessions.connected_agents import ConnectedAgents
+from intercom.store.handles import StoreUnavailable
 
 log = logging.getLogger("intercom.agents")
 
@@ -130,13 +130,13 @@ class ShimServerDeps:
 
     `life` identifies this server run. `token` is what shims must know. `require_same_settings` raises IntercomError if
     a shim was started with other settings than this server. `outdated` is called if a newer shim asks this server to
-    step down. Agent connections note in `presence` who is connected. `processes` records which processes are agents'.
-    `connections` lists all agent connections by name, also those over HTTP, with their processes; hooks find their
-    agent there. `admission` counts the connections over the socket.
+    step down. Agent connections note in `connected_agents` who is connected. `processes` records which processes are
+    agents'. `connections` lists all agent connections by name, also those over HTTP, with their processes; hooks find
+    their agent there. `admission` counts the connections over the socket.
     """
 
     config: Config
-    presence: Presence
+    connected_agents: ConnectedAgents
     life: str
     token: str
     server: Server[Any]
@@ -228,7 +228,7 @@ class ShimConnection(Actor):
         agent = AgentConnection(
             self.system,
             at.config,
-            at.presence,
+            at.connected_agents,
             hello.shim,
             hello.workspace,
             hello.cwd,
@@ -287,7 +287,7 @@ class ShimConnection(Actor):
         try:
             await at.processes.came(name, {pid}, with_drivers=True)
             await self._send(welcome)
-            asking = HookDeps(self.system, at.config, at.presence, at.connections, name, pid)
+            asking = HookDeps(self.system, at.config, at.connected_agents, at.connections, name, pid)
             await hook_server.attend(asking, lines.next, self._send)
         finally:
             at.processes.left(name)

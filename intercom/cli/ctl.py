@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from intercom._version import __version__
 from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete, is_completing
 from intercom.operators.commands.command import Access, Argument, OperatorCommand
-from intercom.operators.commands.table import COMMANDS, FIELDS, SUBJECTS, WATCH, Kind
+from intercom.operators.commands.command_table import COMMANDS, FIELDS, SUBJECTS, WATCH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

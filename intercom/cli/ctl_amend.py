@@ -32,8 +32,8 @@ from intercom.model.card import Card, CardKind
 from intercom.model.card_hunks import checked_comments, comments_in, how_to_comment, new_line_numbers
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
+from intercom.operators.commands.command_table import MAX_REQUEST
 from intercom.operators.commands.json_forms import read
-from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.ctl.client import MAY_BE_DONE, NoServer, Refusal, request
 
 #: Exit codes: done; the server or the person refused.

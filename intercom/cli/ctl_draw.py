@@ -38,8 +38,14 @@ from intercom.model.process import Origin
 from intercom.model.request import FileChange, RiskLevel
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session, SessionStatus
+from intercom.operators.commands.command_table import (
+    COMMANDS,
+    HOW_TO_AMEND,
+    HOW_TO_ANSWER,
+    HOW_TO_CHOOSE,
+    HOW_TO_PERMIT,
+)
 from intercom.operators.commands.json_forms import read
-from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE, HOW_TO_PERMIT
 
 if TYPE_CHECKING:
     pass

@@ -34,10 +34,10 @@ from intercom.model.gateway_view import (
     RoleExplanation,
 )
 from intercom.model.json_types import Json, JsonObject
+from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import plain
-from intercom.operators.commands.table import LISTED
 from intercom.store import gateway as stored
-from intercom.store.client import Reader
+from intercom.store.handles import Reader
 
 if TYPE_CHECKING:
     from intercom.store.writer_messages import Database

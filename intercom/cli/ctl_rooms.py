@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from intercom.cli.ctl_text import clean, one_line, short
 from intercom.local.places import ROOMS_IPC_NAME, Places, places
 from intercom.model.json_types import Json, JsonObject
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.rooms.roster import SERVER_LABEL, labelled
 

@@ -19,7 +19,7 @@ from intercom.local.places import Places, peek
 from intercom.model import signing
 from intercom.model.errors import IntercomError
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.table import COMMANDS, DEFAULT_REASON, decision_about
+from intercom.operators.commands.command_table import COMMANDS, DEFAULT_REASON, decision_about
 from intercom.operators.ctl.client import Refusal, request
 
 if TYPE_CHECKING:

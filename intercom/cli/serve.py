@@ -258,7 +258,7 @@ async def _in_process(
         connection = AgentConnection(
             app.system,
             settings.config,
-            app.presence,
+            app.connected_agents,
             key,
             options.workspace,
             os.getcwd(),

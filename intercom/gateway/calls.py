@@ -25,12 +25,12 @@ from intercom.gateway.budgets import Remaining
 from intercom.gateway.call_cards import Target, operation_of
 from intercom.gateway.downstream_calls import carry, require_admission
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
-from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
+from intercom.gateway.evidence_records import Cache, EvidenceRecords, NotStored, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
     Admit,
-    AgentPort,
+    AgentPeer,
     CallFailed,
     GatewayRefused,
     InvocationStatus,
@@ -38,8 +38,8 @@ from intercom.gateway.messages import (
     RpcError,
     downstream_name,
 )
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.roles import Effect
-from intercom.gateway.snapshot import Snapshot
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject, part
@@ -99,7 +99,7 @@ class GatewayCaller:
     their names. `ask` asks the policy, then a person."""
 
     identity: AgentIdentity
-    port: AgentPort
+    peer: AgentPeer
     run_id: str
     ask: Callable[[Operation], Awaitable[Approval]] = field(repr=False)
     call: str | None = None
@@ -149,23 +149,23 @@ class Rounds:
 
 
 @define(eq=False)
-class GuardedPort:
+class GuardedPeer:
     """The client behind an agent, for one call. `masker` is None if the downstream's file says that nothing is
     redacted. `may_see_roots` says whether the downstream may ask for the agent's directories: an agent that answers it
     could widen what a person configured. `has_asked` is set once the agent was asked anything."""
 
-    port: AgentPort
+    peer: AgentPeer
     masker: Masker | None
     may_see_roots: bool = False
     has_asked: bool = field(default=False, init=False)
 
     @property
     def id(self) -> str:
-        return self.port.id
+        return self.peer.id
 
     @property
     def capabilities(self) -> JsonObject:
-        declared = self.port.capabilities
+        declared = self.peer.capabilities
         if self.may_see_roots or _ROOTS not in declared:
             return declared
         return {key: value for key, value in declared.items() if key != _ROOTS}
@@ -177,7 +177,7 @@ class GuardedPort:
             if len(text) > _LONGEST_NOTICE:
                 return
             params, _ = redaction.redact(self.masker, params, text)
-        self.port.notify(method, params)
+        self.peer.notify(method, params)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request without its secrets, and return its result. Raises RpcError."""
@@ -187,14 +187,14 @@ class GuardedPort:
         if self.masker is not None:
             text = "\n".join(redaction.lines_of(params))
             params, _ = await trio.to_thread.run_sync(redaction.redact, self.masker, params, text)
-        return await self.port.request(method, params)
+        return await self.peer.request(method, params)
 
 
 @frozen(eq=False)
 class _Basis:
     """What decides about a call: a snapshot, and the generation of the cache for its downstream at that moment."""
 
-    now: Snapshot
+    now: OfferSnapshot
     generation: int
 
 
@@ -203,7 +203,7 @@ class Calls:
     """Carries out the calls of all agents."""
 
     #: Returns what the files say now. Raises IntercomError.
-    current: Callable[[], Awaitable[Snapshot]]
+    current: Callable[[], Awaitable[OfferSnapshot]]
     named: Callable[[str], Name]
     log: InvocationLog
     cache: Cache
@@ -238,7 +238,7 @@ class Calls:
 
     async def _carried_out(
         self,
-        now: Snapshot,
+        now: OfferSnapshot,
         caller: GatewayCaller,
         target: Target,
         method: str,
@@ -274,7 +274,7 @@ class Calls:
             sent |= {key: params[key] for key in _CONTINUING if key in params}
         return await self._sent(basis, caller, target, method, sent, invocation)
 
-    def _basis(self, now: Snapshot, target: Target) -> _Basis:
+    def _basis(self, now: OfferSnapshot, target: Target) -> _Basis:
         """Return what decides about a call by a snapshot that was just taken: nothing has been awaited since."""
         return _Basis(now, self.cache.generation(target.downstream))
 
@@ -333,7 +333,9 @@ class Calls:
         _decided(basis.now, caller, target, invocation.request_id)
         return basis, invocation
 
-    def _refuse_repetition(self, now: Snapshot, caller: GatewayCaller, target: Target, invocation: Invocation) -> None:
+    def _refuse_repetition(
+        self, now: OfferSnapshot, caller: GatewayCaller, target: Target, invocation: Invocation
+    ) -> None:
         """Refuse a call that an earlier server run has sent already, unless it changes nothing."""
         earlier = None if caller.call is None else self.log.earlier(caller.call)
         if earlier is None or _is_read_only(now, target):
@@ -382,12 +384,12 @@ class Calls:
         self.log.begin(invocation)
         began = trio.current_time()
         status, error = InvocationStatus.CANCELLED, None
-        port = GuardedPort(caller.port, self.masker if config.redact else None, config.roots)
+        peer = GuardedPeer(caller.peer, self.masker if config.redact else None, config.roots)
         redacted: tuple[str, ...] = ()
         cost = invocation.cost
         try:
             invoked = await self.request(
-                port,
+                peer,
                 target.downstream,
                 method,
                 params,
@@ -432,7 +434,7 @@ class Calls:
         if result.get("resultType") == "input_required":
             self.rounds.note(caller.continued_by, result.get("requestState"), target, invocation)
         marked = _marked(result, redacted, invoked.remaining, invocation.id)
-        is_final = result.get("resultType") != "input_required" and not port.has_asked
+        is_final = result.get("resultType") != "input_required" and not peer.has_asked
         is_current = generation == self.cache.generation(target.downstream)
         if key is not None and status is InvocationStatus.SUCCESS and is_final and is_current:
             self.cache.put(key, marked, trio.current_time(), config.cache_seconds)
@@ -488,7 +490,7 @@ class Calls:
 
     async def request(
         self,
-        port: AgentPort,
+        peer: AgentPeer,
         downstream: str,
         method: str,
         params: JsonObject,
@@ -499,12 +501,12 @@ class Calls:
         counts: bool = False,
         is_read_only: bool = False,
     ) -> Invoked:
-        """Send a request to a downstream for the agent behind `port`. One that may change something makes the results
+        """Send a request to a downstream for the agent behind `peer`. One that may change something makes the results
         that are known of the downstream old when it begins and when it ends.
 
         Raises what `carry` raises.
         """
-        admit = Admit(call, method, params, port, progress_token, modern_agent=modern, counts=counts)
+        admit = Admit(call, method, params, peer, progress_token, modern_agent=modern, counts=counts)
         if is_read_only:
             return await carry(self.named(downstream_name(downstream)), downstream, admit)
         self.cache.forget(downstream)
@@ -526,7 +528,7 @@ class Calls:
         return await trio.to_thread.run_sync(redaction.redact, self.masker, result, text, abandon_on_cancel=True)
 
 
-def _decided(now: Snapshot, caller: GatewayCaller, target: Target, request_id: str | None = None) -> Effect:
+def _decided(now: OfferSnapshot, caller: GatewayCaller, target: Target, request_id: str | None = None) -> Effect:
     """Return what a call needs. Raises GatewayRefused if the agent's role denies it."""
     decision = now.decide(caller.identity, target.downstream, target.verb)
     if decision is Effect.DENY:
@@ -542,7 +544,7 @@ def _decided(now: Snapshot, caller: GatewayCaller, target: Target, request_id: s
     return decision
 
 
-def _require_offered(now: Snapshot, target: Target, request_id: str | None) -> None:
+def _require_offered(now: OfferSnapshot, target: Target, request_id: str | None) -> None:
     """Raise GatewayRefused if what is called is gone."""
     is_offered = target.downstream in now.configs
     if target.is_tool:
@@ -592,7 +594,7 @@ def _digest(state: str) -> bytes:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).digest()
 
 
-def _is_read_only(snapshot: Snapshot, target: Target) -> bool:
+def _is_read_only(snapshot: OfferSnapshot, target: Target) -> bool:
     """Whether a call changes nothing: it reads a resource or a prompt, or the configuration says so of the tool."""
     return not target.is_tool or snapshot.is_read_only(target.downstream, target.verb)
 

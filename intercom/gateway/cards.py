@@ -19,8 +19,8 @@ from attrs import define, evolve, field, frozen
 
 from intercom.gateway import pins
 from intercom.gateway.downstream_tasks import ToolsChanged
-from intercom.gateway.memory import CARD_PREFIX, GatewayMemory, card_id
 from intercom.gateway.pins import Changes
+from intercom.gateway.stored_state import CARD_PREFIX, StoredState, card_id
 from intercom.model.card import Card, CardKind, CardState, end_of, subject
 from intercom.model.decision import Decided, Signature, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidState
@@ -47,7 +47,7 @@ class ToolCards:
     """The cards of one server's downstreams. `show` tells every channel of a card, `allow` (name, hash) tells the
     downstream's actor that its offer is accepted. `others` returns the names of all other downstreams' tools."""
 
-    memory: GatewayMemory
+    stored: StoredState
     now: Callable[[], datetime]
     show: Callable[[Card], object]
     allow: Callable[[str, str], Awaitable[object]]
@@ -80,7 +80,7 @@ class ToolCards:
             self._close(shown.card, "the downstream offers something else now")
         # Tools that are gone give agents nothing, so nobody is asked.
         if changes.changed or changes.added or changes.refused:
-            if await self.memory.is_rejected(name, offered):
+            if await self.stored.is_rejected(name, offered):
                 return
             # Megabytes take seconds.
             made = await trio.to_thread.run_sync(_open_of, name, changes, self.now(), self.others(name))
@@ -119,10 +119,10 @@ class ToolCards:
         decided = Decided.of(verdict, now, admit(verdict, card, now))
         offered = pins.changes_hash(shown.changes)
         if accepted:
-            await self.memory.allow(name, shown.changes, decided, card.id)
+            await self.stored.allow(name, shown.changes, decided, card.id)
             await self.allow(name, offered)
         else:
-            await self.memory.reject(name, offered, decided, card.id)
+            await self.stored.reject(name, offered, decided, card.id)
         return self._end(evolve(card, state=CardState(state.value), decided=decided))
 
     def _close(self, card: Card, note: str) -> None:

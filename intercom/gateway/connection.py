@@ -29,11 +29,11 @@ from mcp_types.jsonrpc import (
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
-from intercom.gateway import multiplexer
+from intercom.gateway import rpc_multiplexer
 from intercom.gateway.breaker import Failure
 from intercom.gateway.carrier import Carrier, CarrierDetail, CarrierLost, Received, RequestFailed
-from intercom.gateway.messages import AgentPort, CallFailed, RpcError
-from intercom.gateway.multiplexer import (
+from intercom.gateway.messages import AgentPeer, CallFailed, RpcError
+from intercom.gateway.rpc_multiplexer import (
     CLIENT_INFO,
     Answered,
     Ask,
@@ -74,7 +74,7 @@ class Listener(Protocol):
     """Takes what a downstream says on its own. It is called from the connection's reader, also before `connect` has
     returned; it must not raise or take long."""
 
-    def notified(self, method: str, params: JsonObject, agent: AgentPort | None) -> None:
+    def notified(self, method: str, params: JsonObject, agent: AgentPeer | None) -> None:
         """Take a notification that was not passed on to an agent: changes of lists and resources, frames of
         subscriptions, tasks. `agent` is the one whose request it belongs to, if that is known."""
 
@@ -217,7 +217,7 @@ class Connection:
         params: JsonObject,
         *,
         call: str = "",
-        agent: AgentPort | None = None,
+        agent: AgentPeer | None = None,
         progress_token: str | int | None = None,
         modern_agent: bool = False,
         limit: trio.CancelScope | None = None,
@@ -263,7 +263,7 @@ class Connection:
         self,
         method: str,
         params: JsonObject,
-        agent: AgentPort | None = None,
+        agent: AgentPeer | None = None,
         progress_token: str | int | None = None,
         *,
         quietly: bool = False,
@@ -286,7 +286,7 @@ class Connection:
                 # The task is cancelled, or the message could not be sent.
                 self._handle(self._multiplexer.forget(id, was_sent=was_sent))
                 if not self._carrier.cancel(id) and not quietly:
-                    self._post(multiplexer.cancellation(id))
+                    self._post(rpc_multiplexer.cancellation(id))
                     self._handle(self._multiplexer.ping_after(id))
         outcome = waiter.outcome
         if type(outcome) is dict:
@@ -303,7 +303,7 @@ class Connection:
 
     # --- Input that a downstream of 2026-07-28 wants before it answers
 
-    async def _collect(self, agent: AgentPort | None, result: JsonObject, call: str) -> JsonObject:
+    async def _collect(self, agent: AgentPeer | None, result: JsonObject, call: str) -> JsonObject:
         """Ask the agent for all inputs that a result wants, and return the answers by their keys."""
         wanted = result.get("inputRequests")
         if not wanted:
@@ -490,7 +490,7 @@ def _logged(what: str, *values: object) -> Iterator[None]:
         log.exception(what, *values)
 
 
-async def _input(agent: AgentPort | None, wanted: Json) -> JsonObject:
+async def _input(agent: AgentPeer | None, wanted: Json) -> JsonObject:
     """Get one input from the agent. Raises RpcError if it gives none, CallFailed if it is not what one can ask for."""
     method = wanted.get("method") if isinstance(wanted, Mapping) else None
     params = wanted.get("params", {}) if isinstance(wanted, Mapping) else None
@@ -499,7 +499,7 @@ async def _input(agent: AgentPort | None, wanted: Json) -> JsonObject:
     is_form = method == "elicitation/create"
     if agent is None:
         raise RpcError(METHOD_NOT_FOUND, "the downstream wants input from an agent, but no agent made this request")
-    if not multiplexer.supports(agent, method, params):
+    if not rpc_multiplexer.supports(agent, method, params):
         if is_form:
             return {"action": "decline"}
         raise RpcError(
@@ -507,7 +507,7 @@ async def _input(agent: AgentPort | None, wanted: Json) -> JsonObject:
             "the downstream wants input that the client of this agent cannot give: call another tool",
         )
     try:
-        return await agent.request(method, multiplexer.without_token(params))
+        return await agent.request(method, rpc_multiplexer.without_token(params))
     except RpcError:
         if is_form:
             return {"action": "cancel"}

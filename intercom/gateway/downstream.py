@@ -30,6 +30,7 @@ from intercom.gateway.budgets import Allowed, Meter, Usage
 from intercom.gateway.connection import Connection
 from intercom.gateway.downstream_calls import not_reached
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
+from intercom.gateway.downstream_lists import DownstreamLists
 from intercom.gateway.downstream_tasks import (
     AgentConnected,
     AgentConnectionOver,
@@ -46,12 +47,11 @@ from intercom.gateway.downstream_tasks import (
     ResourcesUpdated,
     Watched,
 )
-from intercom.gateway.lists import Lists
 from intercom.gateway.messages import (
     Admit,
     AdmitAgain,
     AgentGone,
-    AgentPort,
+    AgentPeer,
     Allow,
     CallEnded,
     CallFailed,
@@ -315,7 +315,7 @@ class DownstreamActor(Actor):
             self._connecting = None
         self._connection = None
 
-    def _connected(self, number: int, connection: Connection, lists: Lists) -> None:
+    def _connected(self, number: int, connection: Connection, lists: DownstreamLists) -> None:
         if number != self._breaker.connection or self._connecting is None:
             return
         self._connection = connection
@@ -505,7 +505,7 @@ class DownstreamActor(Actor):
         placed = self._running[admit.call] = run.over(self._config, connection, self._breaker.connection, own)
         return placed
 
-    def _connection_for(self, agent: AgentPort | None) -> tuple[Connection | None, int | None]:
+    def _connection_for(self, agent: AgentPeer | None) -> tuple[Connection | None, int | None]:
         """Return the connection for a call, None while it is made; and its number if it is the agent's own."""
         if agent is None or self._config.sharing is not Sharing.AGENT:
             connection = self._connection
@@ -622,7 +622,7 @@ class DownstreamActor(Actor):
 
     # --- connections of single agents --------------------------------------------------------------------------------
 
-    def _has_room_for(self, agent: AgentPort | None) -> bool:
+    def _has_room_for(self, agent: AgentPeer | None) -> bool:
         """Whether this agent has a connection or may get one. The one that was idle longest ends for it."""
         if agent is None or self._config.sharing is not Sharing.AGENT:
             return True

@@ -20,10 +20,10 @@ from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Usage
 from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables
+from intercom.gateway.downstream_lists import DownstreamLists, read_lists
 from intercom.gateway.handshake import HandshakeError
-from intercom.gateway.lists import Lists, read_lists
 from intercom.gateway.messages import (
-    AgentPort,
+    AgentPeer,
     CallFailed,
     OfferChanged,
     ResourcesChanged,
@@ -33,7 +33,7 @@ from intercom.gateway.pins import Changes, Mark, Pin
 from intercom.gateway.resource_watchers import LONGEST_ADDRESS
 from intercom.model.errors import ConfigError
 from intercom.model.json_types import JsonObject
-from intercom.store.client import STORE_FAULTS
+from intercom.store.handles import STORE_FAULTS
 
 log = logging.getLogger("intercom.gateway")
 
@@ -115,7 +115,7 @@ class Connected:
 
     number: int
     connection: Connection
-    lists: Lists
+    lists: DownstreamLists
 
 
 @frozen
@@ -138,7 +138,7 @@ class Listed:
     """The lists were read again; None if that failed."""
 
     number: int
-    lists: Lists | None
+    lists: DownstreamLists | None
 
 
 @frozen
@@ -284,7 +284,7 @@ async def recall_again(deps: DownstreamDeps, name: str, tell: Tell) -> None:
 
 async def read_again(connection: Connection, number: int, tell: Tell) -> None:
     """Read the lists again."""
-    lists: Lists | None = None
+    lists: DownstreamLists | None = None
     try:
         with trio.fail_after(LIST_SECONDS):
             lists = await read_lists(connection)
@@ -378,7 +378,7 @@ class _Tells:
     _told_at: float = field(default=-math.inf, init=False)
     _updated: ResourcesUpdated = field(factory=ResourcesUpdated, init=False)
 
-    def notified(self, method: str, params: JsonObject, agent: AgentPort | None) -> None:
+    def notified(self, method: str, params: JsonObject, agent: AgentPeer | None) -> None:
         if method.startswith("notifications/") and method.endswith("/list_changed"):
             now = trio.current_time()
             if now - self._told_at >= ANNOUNCED_SECONDS:

@@ -21,11 +21,11 @@ from intercom.gateway.carrier import CarrierDetail
 from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, host_of
 from intercom.gateway.downstream_file import to_json
+from intercom.gateway.downstream_lists import DownstreamLists, read_lists
 from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.json_settings import plain
-from intercom.gateway.lists import Lists, read_lists
 from intercom.gateway.masked_diff import Secrets
-from intercom.gateway.messages import AgentPort, CallFailed, RpcError
+from intercom.gateway.messages import AgentPeer, CallFailed, RpcError
 from intercom.model.errors import ConfigError
 from intercom.model.gateway_view import HandshakeAttempt, HealthReport, HealthStatus
 from intercom.model.json_types import JsonObject
@@ -51,7 +51,7 @@ Connector = Callable[[DownstreamConfig, "str | None", Listener], AbstractAsyncCo
 class _Silent:
     """A listener that ignores everything: nobody waits for what a tested downstream announces."""
 
-    def notified(self, method: str, params: JsonObject, agent: AgentPort | None) -> None:
+    def notified(self, method: str, params: JsonObject, agent: AgentPeer | None) -> None:
         pass
 
     def junk(self, text: str) -> None:
@@ -108,7 +108,7 @@ class _Attempt:
     version: str = ""
     server: JsonObject = field(factory=dict)
     capabilities: tuple[str, ...] = ()
-    lists: Lists | None = None
+    lists: DownstreamLists | None = None
     list_seconds: float | None = None
     detail: CarrierDetail = field(factory=CarrierDetail)
 
@@ -163,7 +163,7 @@ def _with_first(report: HealthReport, first: _Attempt, secrets: Secrets) -> Heal
     )
     if not is_connected:
         return report
-    lists = first.lists or Lists()
+    lists = first.lists or DownstreamLists()
     words = (first.server.get("name"), first.server.get("version"))
     return evolve(
         report,

@@ -37,8 +37,8 @@ from intercom.model.json_types import Json
 from intercom.model.metrics import DownstreamCalled, Measured, unmeasured
 from intercom.model.visible_text import one_line
 from intercom.store import gateway
-from intercom.store.client import STORE_FAULTS, Store
 from intercom.store.gateway import CallEntry
+from intercom.store.handles import STORE_FAULTS, Store
 from intercom.store.writer_messages import Database
 
 #: The actor that takes the calls to the store.

@@ -87,7 +87,7 @@ class InvocationStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class AgentPort(Protocol):
+class AgentPeer(Protocol):
     """The client behind an agent, as a downstream may reach it while one of the agent's requests runs."""
 
     @property
@@ -118,7 +118,7 @@ class CallConnection(Protocol):
         params: JsonObject,
         *,
         call: str = "",
-        agent: AgentPort | None = None,
+        agent: AgentPeer | None = None,
         progress_token: str | int | None = None,
         modern_agent: bool = False,
         limit: trio.CancelScope | None = None,
@@ -172,7 +172,7 @@ class Admit(Request[Run]):
     call: str
     method: str
     params: JsonObject
-    agent: AgentPort | None = None
+    agent: AgentPeer | None = None
     progress_token: str | int | None = None
     modern_agent: bool = False
     counts: bool = True

@@ -19,8 +19,8 @@ from intercom.gateway import downstream_tasks as tasks
 from intercom.gateway import pins
 from intercom.gateway.connection import Connection
 from intercom.gateway.downstream_config import DownstreamConfig
+from intercom.gateway.downstream_lists import DownstreamLists
 from intercom.gateway.downstream_tasks import DownstreamDeps, Marked, Recalled, ToolsChanged, ToolsPinned
-from intercom.gateway.lists import Lists
 from intercom.gateway.messages import Offer, OfferChanged
 from intercom.gateway.pins import Changes, Mark, Pin
 from intercom.model.json_types import Json
@@ -103,7 +103,7 @@ class OfferedTools:
     offer: Offer = field(init=False, factory=Offer)
     marks: Mapping[str, tuple[Mark, ...]] = field(init=False, factory=dict)
     _server: _Server = field(init=False, factory=_Server)
-    _lists: Lists = field(init=False, factory=Lists)
+    _lists: DownstreamLists = field(init=False, factory=DownstreamLists)
     _is_listing: bool = field(init=False, default=False)
     _is_outdated: bool = field(init=False, default=False)
     _listed_at: float = field(init=False, default=-math.inf)
@@ -143,7 +143,7 @@ class OfferedTools:
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def connected(self, connection: Connection, lists: Lists) -> None:
+    def connected(self, connection: Connection, lists: DownstreamLists) -> None:
         """Use what was read over a new connection."""
         self._server = _Server(connection.version, connection.capabilities, connection.instructions)
         self._listed_at = trio.current_time()
@@ -165,7 +165,7 @@ class OfferedTools:
             self._listed_at = trio.current_time()
             self._actor.spawn(tasks.read_again, connection, number, self._actor.actor_ref.tell)
 
-    def listed(self, lists: Lists | None) -> None:
+    def listed(self, lists: DownstreamLists | None) -> None:
         """Use the lists that were read; None if that failed, or if their connection is not used any more."""
         self._is_listing = False
         if lists is not None:
@@ -176,7 +176,7 @@ class OfferedTools:
 
     # --- pins --------------------------------------------------------------------------------------------------------
 
-    def _compare(self, lists: Lists) -> None:
+    def _compare(self, lists: DownstreamLists) -> None:
         """Compare what is offered with the pins, and offer agents what is allowed."""
         self._lists = lists
         if self._pins is None:

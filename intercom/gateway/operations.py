@@ -34,9 +34,9 @@ from intercom.gateway.messages import (
     SetEnabled,
     downstream_name,
 )
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.role_view import explain_role
 from intercom.gateway.service import ANSWER_SECONDS, Gateway
-from intercom.gateway.snapshot import Snapshot
 from intercom.gateway.tool_arguments import misfits_of, parameters_of, read_arguments
 from intercom.masking import Masker
 from intercom.model.card import Card
@@ -60,8 +60,8 @@ from intercom.model.gateway_view import (
 from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.visible_text import one_line
 from intercom.store import gateway as stored
-from intercom.store.client import Reader, Store
 from intercom.store.gateway import AllowedTool
+from intercom.store.handles import Reader, Store
 from intercom.store.writer_messages import Database
 
 #: The role in the records of a person's own calls. No role of the configuration counts for them.
@@ -477,7 +477,7 @@ def _readable(masker: Masker, result: JsonObject) -> tuple[JsonObject | None, st
     return shown, "", tuple(dict.fromkeys(masked.kinds)) or ("secret",)
 
 
-def _notes(snapshot: Snapshot, name: str, tool: str) -> list[str]:
+def _notes(snapshot: OfferSnapshot, name: str, tool: str) -> list[str]:
     """Return what else decides about a call of a tool."""
     config = snapshot.configs.get(name)
     if config is None:
@@ -496,7 +496,7 @@ def _notes(snapshot: Snapshot, name: str, tool: str) -> list[str]:
 
 def _tools(
     config: DownstreamConfig,
-    snapshot: Snapshot,
+    snapshot: OfferSnapshot,
     state: Downstream | None,
     pins: Mapping[str, AllowedTool],
     only: str | None,

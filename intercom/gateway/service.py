@@ -46,10 +46,9 @@ from intercom.gateway.directory import Settings, Signature
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
 from intercom.gateway.downstream_tasks import DownstreamDeps, ToolsChanged, ToolsPinned
-from intercom.gateway.evidence import Cache, EvidenceRecords
+from intercom.gateway.evidence_records import Cache, EvidenceRecords
 from intercom.gateway.handshake import connect
 from intercom.gateway.invocations import InvocationLog
-from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.messages import (
     DOWNSTREAMS,
     GATEWAY,
@@ -67,18 +66,19 @@ from intercom.gateway.messages import (
     Watch,
     downstream_name,
 )
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.offers import Place
 from intercom.gateway.process_records import ProcessRecords
 from intercom.gateway.resource_watchers import ResourceWatchers
 from intercom.gateway.roles import Effect
-from intercom.gateway.snapshot import Snapshot
 from intercom.gateway.stdio_carrier import open_process
+from intercom.gateway.stored_state import StoredState
 from intercom.gateway.variables import Lookup, Reference, Source
 from intercom.local import keychain
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.store.client import STORE_FAULTS
+from intercom.store.handles import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.gateway.oauth import OAuthTokens
@@ -102,7 +102,7 @@ _POLL: Final = "poll"
 class Gateway:
     """The gateway of one server.
 
-    `directory` has its configuration, `memory` is its part of the store. `show` tells every channel of a card.
+    `directory` has its configuration, `stored` is its part of the store. `show` tells every channel of a card.
     `lookup` returns values of references, `environ` is what processes get a part of. `tell` (text, level) tells people.
     `credentials` is the directory of what remote downstreams are signed in with. `processes` records local ones.
     `own_tools` and `own_prompts` are the names of the tools and prompts that agents have anyway.
@@ -111,7 +111,7 @@ class Gateway:
     directory: Path
     system: System
     log: InvocationLog
-    memory: GatewayMemory
+    stored: StoredState
     show: Callable[[Card], object]
     lookup: Lookup = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
@@ -121,7 +121,7 @@ class Gateway:
     processes: ProcessRecords | None = None
     own_tools: frozenset[str] = frozenset()
     own_prompts: frozenset[str] = frozenset()
-    snapshot: Snapshot = field(factory=Snapshot, init=False)
+    snapshot: OfferSnapshot = field(factory=OfferSnapshot, init=False)
     calls: Calls = field(init=False)
     cache: Cache = field(factory=Cache, init=False)
     evidence: EvidenceRecords = field(init=False)
@@ -133,12 +133,12 @@ class Gateway:
     _published: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.evidence = EvidenceRecords(self.memory.store, self.memory.reader)
+        self.evidence = EvidenceRecords(self.stored.store, self.stored.reader)
         self.calls = Calls(self.current, self.system.named, self.log, self.cache, self.evidence)
         self.watchers = ResourceWatchers(
             lambda name, found: self.system.named(downstream_name(name)).tell(Watch(found))
         )
-        self.cards = ToolCards(self.memory, self.now, self.show, self._allow, self._others)
+        self.cards = ToolCards(self.stored, self.now, self.show, self._allow, self._others)
 
     def children(self) -> Sequence[ChildSpec]:
         """Return the gateway's actors in start order: the log's, the downstreams', and the one that reads the
@@ -228,7 +228,7 @@ class Gateway:
             if config.sharing.value == "agent":
                 self.system.named(downstream_name(name)).tell(AgentGone(agent))
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: OfferSnapshot) -> None:
         """Use this snapshot from now on, and tell agents if their lists may have changed."""
         before, self.snapshot = self.snapshot, snapshot
         for name, config in snapshot.configs.items():
@@ -271,12 +271,12 @@ class Gateway:
             raise NotFound(f"no MCP server is called {name[:80]!r}; {hint}there are: {there}")
         return config
 
-    async def reload(self) -> Snapshot:
+    async def reload(self) -> OfferSnapshot:
         """Read the directory now, and return the new snapshot."""
         await ask(self.system.named(GATEWAY), Reload(), timeout=ANSWER_SECONDS, retry=True)
         return self.snapshot
 
-    async def current(self) -> Snapshot:
+    async def current(self) -> OfferSnapshot:
         """Return the snapshot of the files as they are now: a rule that was saved before a call counts for it.
 
         The files are only looked at, which takes microseconds, and are read again if one has changed. Raises
@@ -305,7 +305,7 @@ class Gateway:
         return DownstreamDeps(
             connect=self.connect,
             expand=partial(expand, lookup=self.lookup),
-            recall=self.memory.recall,
+            recall=self.stored.recall,
             publish=self.system.named(GATEWAY).tell,
             tell=self.tell,
             now=self.now,
@@ -405,7 +405,7 @@ class GatewayActor(Actor):
         """Store first pins, or show a card. If the store does not answer now, this is tried again."""
         try:
             if isinstance(message, ToolsPinned):
-                await self._gateway.memory.pinned(message)
+                await self._gateway.stored.pinned(message)
             else:
                 await self._gateway.cards.changed(message)
         except STORE_FAULTS as fault:
@@ -463,7 +463,7 @@ class GatewayActor(Actor):
             {name: offer.tools for name, offer in offered.items()}, plain=plain, taken=self._gateway.own_tools
         )
         self._gateway.publish(
-            Snapshot(
+            OfferSnapshot(
                 configs=settings.configs,
                 roles=settings.roles,
                 assignments=settings.assignments,

@@ -48,7 +48,7 @@ from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.request_kinds import ELICITED, FORCE, GRANTED, INBOX
 from intercom.sessions.session.steering import CHANNEL as STEERED
-from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
+from intercom.store.handles import PROBE_SECONDS, STORE_FAULTS, Store
 from intercom.store.requests import Counts, counts
 
 #: The label for any name that matches no known pattern.

@@ -11,9 +11,9 @@ from attrs import frozen
 from actors import Busy, Down, Name, NotRunning, Refused, Request, System, ask
 from intercom.model.errors import DatabaseError
 from intercom.model.room import RoomErrorCode, RoomId, RoomRefused
-from intercom.rooms.changes import Written
 from intercom.rooms.messages import DIRECTORY, Change, Open, room_name
-from intercom.store.client import StoreUnavailable
+from intercom.rooms.transactions import Written
+from intercom.store.handles import StoreUnavailable
 from intercom.store.room_database import RoomsDatabase, RoomStore
 
 R = TypeVar("R")

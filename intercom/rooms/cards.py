@@ -19,9 +19,9 @@ from intercom.model.card import Card, CardKind, CardState, end_of
 from intercom.model.decision import Decided, Decision, Signature, Verdict
 from intercom.model.errors import AlreadyDecided
 from intercom.model.room import Message, Room, RoomEvent, RoomId
-from intercom.rooms import changes
+from intercom.rooms import transactions
 from intercom.rooms.access import RoomAccess
-from intercom.rooms.changes import LOOP_GUARD, person
+from intercom.rooms.transactions import LOOP_GUARD, person
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
@@ -100,7 +100,7 @@ class RoomCards:
         self._open.pop(room_id, None)
         if verdict.decision is Decision.RESUME:
             act = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{card.id}/{verdict.id}"))
-            work = partial(changes.resume, room_id=room_id, author=person(verdict.by), now=now, act=act)
+            work = partial(transactions.resume, room_id=room_id, author=person(verdict.by), now=now, act=act)
             await self.access.change(room_id, work)
         else:
             said = f"{verdict.by} ({verdict.channel})"

@@ -18,11 +18,11 @@ from intercom.model.errors import IntercomError
 from intercom.model.rate_limit import RateLimit
 from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_token
 from intercom.model.visible_text import count
-from intercom.rooms import changes
+from intercom.rooms import transactions
 from intercom.rooms.access import RoomAccess
-from intercom.rooms.changes import Rules
 from intercom.rooms.messages import Conclude, FindUnfinished
-from intercom.store.client import StoreUnavailable
+from intercom.rooms.transactions import Rules
+from intercom.store.handles import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
 
@@ -63,18 +63,22 @@ class Concluder:
         must be called again.
         """
         try:
-            work = partial(changes.claim_conclusion, room_id=room.id, act=str(uuid.uuid4()), now=self.now())
+            work = partial(transactions.claim_conclusion, room_id=room.id, act=str(uuid.uuid4()), now=self.now())
             claim = await self.access.transact(room.id, work)
             if claim.act is None:
                 return claim.wait
             try:
                 await self._start(room, claim.act)
             except (IntercomError, StoreUnavailable):
-                await self.access.transact(room.id, partial(changes.release_conclusion, room_id=room.id, act=claim.act))
+                await self.access.transact(
+                    room.id, partial(transactions.release_conclusion, room_id=room.id, act=claim.act)
+                )
                 raise
             with suppress(RoomRefused):
                 # If this cannot be written, the start is repeated later, and finds the agent that it has started.
-                await self.access.transact(room.id, partial(changes.conclusion_started, room_id=room.id, act=claim.act))
+                await self.access.transact(
+                    room.id, partial(transactions.conclusion_started, room_id=room.id, act=claim.act)
+                )
         except (IntercomError, StoreUnavailable) as refused:
             log.warning("no agent could be started to conclude the room %s: %s", room.id, refused)
             how = f"agent-intercom-ctl rooms conclude {room.id[:8]} SUMMARY"
@@ -84,7 +88,7 @@ class Concluder:
     async def unfinished(self) -> tuple[Room, ...] | None:
         """Return the rooms for which a start was begun and has not ended; None if the database does not answer."""
         try:
-            return await self.access.read(changes.conclusions_starting)
+            return await self.access.read(transactions.conclusions_starting)
         except RoomRefused:
             return None
 
@@ -97,7 +101,7 @@ class Concluder:
                 f" {count(math.ceil(wait / 60), 'minute')}",
             )
         work = partial(
-            changes.join,
+            transactions.join,
             room_id=room.id,
             name=NAME,
             token=None,

@@ -11,7 +11,7 @@ import json
 from attrs import NOTHING, fields
 
 from intercom.model.json_types import JsonObject
-from intercom.rooms.tools.table import TOOLS
+from intercom.rooms.tools.room_tool_table import TOOLS
 from intercom.rooms.tools.tool import RoomTool
 
 #: The name of the server in MCP clients' entries.

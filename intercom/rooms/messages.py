@@ -9,7 +9,7 @@ from attrs import frozen
 
 from actors import Request
 from intercom.model.room import Message, Room, RoomId, Team, TeamId
-from intercom.rooms.changes import Post, Written
+from intercom.rooms.transactions import Post, Written
 from intercom.store.room_database import RoomsDatabase
 
 R = TypeVar("R")

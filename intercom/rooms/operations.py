@@ -18,14 +18,14 @@ from intercom.model.json_types import JsonObject
 from intercom.model.limits import is_base_url
 from intercom.model.room import DocumentVersion, Message, Room, RoomId, RoomStatus, TeamId, TeamRole, new_token
 from intercom.model.room_view import DocumentView, RoomAddress, RoomNews, RoomTail, RoomToken, RoomView, TeamView
-from intercom.rooms import changes, document, export, instructions, roster
+from intercom.rooms import document, export, instructions, roster, transactions
 from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
 from intercom.rooms.cards import Admit, RoomCards
-from intercom.rooms.changes import Rules, person
-from intercom.rooms.evidence import EvidenceLinks
+from intercom.rooms.evidence_links import EvidenceLinks
 from intercom.rooms.export import Export
 from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster, Roster, Watch, Withdraw, room_name
 from intercom.rooms.roster import Thresholds
+from intercom.rooms.transactions import Rules, person
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 from intercom.store.rooms import Found
@@ -70,7 +70,9 @@ class RoomPeople:
         found = await self.access.ask(await self._id(id), ReadRoster())
 
         def read(db: RoomsDatabase) -> tuple[DocumentVersion | None, tuple[Message, ...]]:
-            pinned = [changes.message_at(db, found.room.id, number) for number in changes.pins(db, found.room.id)]
+            pinned = [
+                transactions.message_at(db, found.room.id, number) for number in transactions.pins(db, found.room.id)
+            ]
             return rooms.document(db, found.room.id), tuple(filter(None, pinned))
 
         document, pinned = await self.access.read(read)
@@ -169,31 +171,31 @@ class RoomPeople:
         id = RoomId(str(uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/room/{act}")))
         # No team has this id: people conclude and reopen the room, or any team if the settings allow that.
         room = Room(id, title, description, TeamId(act), created_at=now, updated_at=now)
-        work = partial(changes.open_by_person, room=room, author=person(by), now=now, act=act)
+        work = partial(transactions.open_by_person, room=room, author=person(by), now=now, act=act)
         return (await self.access.transact(id, work)).answer
 
     async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message:
         room_id = await self._id(id)
         evidence = await self.links.of_person(room_id, text)
-        post = changes.Post(act_id(act), person(by), text, evidence=evidence)
+        post = transactions.Post(act_id(act), person(by), text, evidence=evidence)
         return await self.access.ask(room_id, AddPost(None, post))
 
     async def pin(self, id: str, message: int, by: str, act: str | None = None, *, remove: bool = False) -> Room:
-        return await self._change(id, changes.pin, by, act, number=message, remove=remove)
+        return await self._change(id, transactions.pin, by, act, number=message, remove=remove)
 
     async def pause(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
-        return await self._change(id, changes.pause, by, act, reason=reason or f"{by} wants to look at it")
+        return await self._change(id, transactions.pause, by, act, reason=reason or f"{by} wants to look at it")
 
     async def resume(self, id: str, by: str, act: str | None = None) -> Room:
-        return await self._change(id, changes.resume, by, act)
+        return await self._change(id, transactions.resume, by, act)
 
     async def reopen(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
-        return await self._change(id, changes.reopen, by, act, reason=reason or f"{by} opens it again")
+        return await self._change(id, transactions.reopen, by, act, reason=reason or f"{by} opens it again")
 
     async def conclude(self, id: str, summary: str, by: str, act: str | None = None) -> Room:
         room_id = await self._id(id)
         work = partial(
-            changes.conclude,
+            transactions.conclude,
             room_id=room_id,
             author=person(by),
             summary=summary,
@@ -208,7 +210,7 @@ class RoomPeople:
     async def token(self, id: str, by: str, act: str | None = None) -> RoomToken:
         room_id = await self._id(id)
         work = partial(
-            changes.join,
+            transactions.join,
             room_id=room_id,
             name=by,
             token=None,
@@ -222,7 +224,7 @@ class RoomPeople:
         return RoomToken(room.id, room.title, joined.team.team_id, joined.token)
 
     async def _change(
-        self, id: str, change: Callable[..., changes.Written[Room]], by: str, act: str | None, **more: object
+        self, id: str, change: Callable[..., transactions.Written[Room]], by: str, act: str | None, **more: object
     ) -> Room:
         room_id = await self._id(id)
         work = partial(change, room_id=room_id, author=person(by), now=self.now(), act=act_id(act), **more)

@@ -39,8 +39,7 @@ from intercom.model.room import (
     opens,
     team_of,
 )
-from intercom.rooms import changes, roster
-from intercom.rooms.changes import Post, Rules, Written
+from intercom.rooms import roster, transactions
 from intercom.rooms.messages import (
     AddPost,
     Advance,
@@ -58,8 +57,9 @@ from intercom.rooms.messages import (
     Withdraw,
 )
 from intercom.rooms.roster import Thresholds
+from intercom.rooms.transactions import Post, Rules, Written
 from intercom.store import rooms
-from intercom.store.client import STORE_FAULTS, StoreUnavailable
+from intercom.store.handles import STORE_FAULTS, StoreUnavailable
 from intercom.store.room_database import Dialect, RoomsDatabase, RoomStore
 from intercom.store.rooms import Seen
 
@@ -291,7 +291,7 @@ class RoomActor(Actor):
         await self._follow_nodes()
         team = await self._team(asked.token)
         if team.dropped_at is not None:
-            work = partial(changes.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now())
+            work = partial(transactions.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now())
             # Of a reader the feed says nothing, so the roster is not read again for it.
             team = self._teams[team.team_id] = self._latest(await self._change(work))
         if asked.since is not None and asked.since > self._room.last_sequence:
@@ -489,7 +489,7 @@ class RoomActor(Actor):
                     retry_after=math.ceil(wait),
                 )
             # That the team posts is no sign that it is here: its waits alone are.
-            post = evolve(post, author=changes.Author(team, team.team_name, team.role))
+            post = evolve(post, author=transactions.Author(team, team.team_name, team.role))
         self._posts.append((post, self.defer()))
         if not self._flushing:
             self._flush()
@@ -499,7 +499,7 @@ class RoomActor(Actor):
         self.spawn(self._write, tuple(post for post, _ in self._flushing))
 
     async def _write(self, posts: tuple[Post, ...]) -> None:
-        work = partial(changes.post, room_id=self.id, posts=posts, rules=self._deps.rules(), now=self._deps.now())
+        work = partial(transactions.post, room_id=self.id, posts=posts, rules=self._deps.rules(), now=self._deps.now())
         try:
             written = await self._deps.store.transact(self.id, work)
         except (*STORE_FAULTS, RoomRefused) as fault:
@@ -587,7 +587,7 @@ class RoomActor(Actor):
         limit = now - timedelta(seconds=thresholds.disconnected_seconds)
         ids = tuple(team.team_id for team in gone)
         try:
-            await self._change(partial(changes.drop, room_id=self.id, gone=ids, before=limit, now=now))
+            await self._change(partial(transactions.drop, room_id=self.id, gone=ids, before=limit, now=now))
         except (*STORE_FAULTS, RoomRefused):
             # It is tried again at the next look.
             return

@@ -37,13 +37,12 @@ from intercom.model.room import (
     team_of,
     token_hash,
 )
-from intercom.rooms import changes, operations, roster
+from intercom.rooms import operations, roster, transactions
 from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
 from intercom.rooms.cards import RoomCards
-from intercom.rooms.changes import Rules, team_author
 from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
-from intercom.rooms.evidence import EvidenceLinks, EvidenceSource
+from intercom.rooms.evidence_links import EvidenceLinks, EvidenceSource
 from intercom.rooms.export import Export
 from intercom.rooms.message_budget import Budget
 from intercom.rooms.messages import (
@@ -116,6 +115,7 @@ from intercom.rooms.tools.metadata import (
     UpdateSessionMetadata,
 )
 from intercom.rooms.tools.tool import RoomCaller, RoomTool
+from intercom.rooms.transactions import Rules, team_author
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase, RoomStore
 
@@ -267,7 +267,7 @@ class RoomService:
         )
         name = roster.team_name(asked.creator_team_name)
         convener = Team(room.id, team_of(token), name, token_hash(token), now, now)
-        work = partial(changes.open_room, room=room, convener=convener, rules=self.rules(), now=now)
+        work = partial(transactions.open_room, room=room, convener=convener, rules=self.rules(), now=now)
         await self.access.transact(room.id, work)
         return SessionCreated(room.id, token, 0, room.title, room.description, name)
 
@@ -329,7 +329,7 @@ class RoomService:
 
     async def metadata(self, asked: UpdateSessionMetadata, caller: RoomCaller) -> MetadataUpdated:
         work = partial(
-            changes.metadata,
+            transactions.metadata,
             title=asked.title,
             description=asked.description,
             reason=asked.reason,
@@ -341,14 +341,14 @@ class RoomService:
     async def conclude(self, asked: ConcludeSession, caller: RoomCaller) -> Concluded:
         room_id, team = await self._team(asked.session_id, caller)
         evidence = await self.links.of_caller(room_id, asked.summary_section, caller)
-        work = partial(changes.conclude, summary=asked.summary_section, rules=self.rules(), evidence=evidence)
+        work = partial(transactions.conclude, summary=asked.summary_section, rules=self.rules(), evidence=evidence)
         done = await self._change(room_id, team, caller, work)
         links = await self.links.told(room_id, asked.summary_section)
         return Concluded(asked.session_id, RoomStatus.CLOSED, done.closed_at, done.doc_version, *links)
 
     async def reopen(self, asked: ReopenSession, caller: RoomCaller) -> Reopened:
         room = await self._change(
-            *await self._team(asked.session_id, caller), caller, partial(changes.reopen, reason=asked.reason)
+            *await self._team(asked.session_id, caller), caller, partial(transactions.reopen, reason=asked.reason)
         )
         return Reopened(room.id, room.status, room.last_sequence)
 
@@ -360,7 +360,7 @@ class RoomService:
         if token is None:
             await self._check_passcode(room_id, asked.passcode, caller)
         work = partial(
-            changes.join,
+            transactions.join,
             room_id=room_id,
             name=roster.team_name(asked.team_name),
             token=token,
@@ -410,7 +410,7 @@ class RoomService:
         if asked.conclude:
             await self._check_concluder(room_id, team)
         work = partial(
-            changes.leave, room_id=room_id, author=team_author(team), rules=self.rules(), now=now, act=_act(caller)
+            transactions.leave, room_id=room_id, author=team_author(team), rules=self.rules(), now=now, act=_act(caller)
         )
         left = await self.access.change(room_id, work)
         # The room's actor reads the roster: the feed does not name each team that leaves.
@@ -429,7 +429,7 @@ class RoomService:
             why = "only the convener may have the session concluded: leave without conclude"
             raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
         # A convener that has left asks again after a lost answer.
-        started = partial(changes.is_conclusion_started, room_id=room_id)
+        started = partial(transactions.is_conclusion_started, room_id=room_id)
         if team.left_at is None and await self.access.read(started):
             why = (
                 "the server has started its agent to conclude the session already, and starts no other until the"
@@ -502,7 +502,7 @@ class RoomService:
         room_id = RoomId(asked.session_id)
         evidence = await self.links.of_caller(room_id, asked.text, caller)
         # The room puts in the author, whom it knows by the token.
-        post = changes.Post(_act(caller), changes.person(""), asked.text, asked.key, evidence)
+        post = transactions.Post(_act(caller), transactions.person(""), asked.text, asked.key, evidence)
         message = await self.access.ask(room_id, AddPost(_token(asked, caller), post))
         links = await self.links.told(room_id, asked.text)
         return Posted(message.id, message.sequence, message.posted_at, *links)
@@ -524,7 +524,7 @@ class RoomService:
 
     async def ack(self, asked: Acknowledge, caller: RoomCaller) -> Acknowledged:
         room_id, team = await self._team(asked.session_id, caller)
-        work = partial(changes.ack, room_id=room_id, author=team_author(team), cursor=asked.cursor, now=self.now())
+        work = partial(transactions.ack, room_id=room_id, author=team_author(team), cursor=asked.cursor, now=self.now())
         message = await self.access.change(room_id, work)
         return Acknowledged(message.id, message.sequence, len(message.acks))
 
@@ -556,7 +556,7 @@ class RoomService:
 
     async def update(self, asked: UpdateSessionDoc, caller: RoomCaller) -> DocWritten:
         work = partial(
-            changes.update,
+            transactions.update,
             content=asked.content,
             expected_version=asked.expected_version,
             section=asked.section,
@@ -564,11 +564,11 @@ class RoomService:
         return await self._write(asked.session_id, caller, work, asked.content)
 
     async def append(self, asked: AppendToSessionDoc, caller: RoomCaller) -> DocWritten:
-        work = partial(changes.append, text=asked.text, section=asked.section)
+        work = partial(transactions.append, text=asked.text, section=asked.section)
         return await self._write(asked.session_id, caller, work, asked.text)
 
     async def _write(
-        self, session_id: str, caller: RoomCaller, work: Callable[..., changes.Written[Any]], text: str
+        self, session_id: str, caller: RoomCaller, work: Callable[..., transactions.Written[Any]], text: str
     ) -> DocWritten:
         room_id, team = await self._team(session_id, caller)
         most = self.settings.document_writes_per_minute
@@ -590,7 +590,7 @@ class RoomService:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     async def _change(
-        self, room_id: RoomId, team: Team, caller: RoomCaller, work: Callable[..., changes.Written[Any]]
+        self, room_id: RoomId, team: Team, caller: RoomCaller, work: Callable[..., transactions.Written[Any]]
     ) -> Any:
         """Run a change as this team."""
         author = team_author(team)

@@ -1,6 +1,6 @@
 """Grants: what a card's kind is, as the scope of a grant, and whether a grant counts.
 
-`session.grant_checks` uses grants, `grant_calls` makes, lists and revokes them. Both judge a grant by `why_over`.
+`session.grant_checks` uses grants, `grant_operations` makes, lists and revokes them. Both judge a grant by `why_over`.
 """
 
 from __future__ import annotations

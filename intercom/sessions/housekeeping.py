@@ -23,14 +23,14 @@ from actors import Actor, Info, Name, NotRunning, Refused
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError, IntercomError, NotStarted
 from intercom.sessions import request_kinds
-from intercom.sessions.checkpoints.messages import SweepContents
+from intercom.sessions.checkpoints.checkpoint_messages import SweepContents
 from intercom.sessions.lookups import UNANSWERED, ask_session
 from intercom.sessions.messages import ClockChanged, EndAbandoned, Expire
 from intercom.sessions.processes import monitor_client
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, audit_chain, outbox, retention, sessions
 from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, AnchorError, Head, State, head
-from intercom.store.client import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
+from intercom.store.handles import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals
 from intercom.store.writer_messages import Database, Inspect

@@ -38,7 +38,7 @@ from intercom.sessions.messages import Unattended, Wanted
 from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.apply_journal import JournalState, journal
 from intercom.store.checkpoints import restores
-from intercom.store.client import Reader, StoreUnavailable
+from intercom.store.handles import Reader, StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.requests import waits
 from intercom.store.sessions import stalls

@@ -1,8 +1,8 @@
 """The protocol of sessions: what agents, people, hooks, tasks, the registry and the stall detector ask and tell.
 
 The tools' own messages are in `intercom.sessions.tools`, one file a tool. Every tool request is answered with
-`Answered`, or with `Opened` if a person may have to answer it. `call` names a call of a tool or a hook: a call that is
-repeated under its name has no second effect, and is answered the same.
+`Answered`, or with `RecordedRequest` if a person may have to answer it. `call` names a call of a tool or a hook: a call
+that is repeated under its name has no second effect, and is answered the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Answered(Generic[A]):
 
 
 @frozen
-class Opened(Generic[A]):
+class RecordedRequest(Generic[A]):
     """A recorded request. `answered` is set if it needs no waiting: it was decided before, or by the policy.
     `seconds_left` is the time until its deadline; None without one."""
 
@@ -499,7 +499,7 @@ class DeliveredElsewhere:
 
 
 @frozen
-class AskPermission(Request[Opened[PermissionAnswer]]):
+class AskPermission(Request[RecordedRequest[PermissionAnswer]]):
     """Ask permission for an operation. Answered at once if the policy allows it, or if a person has decided the same
     operation and that decision was not used yet. The answer that tells an approval uses it up.
 

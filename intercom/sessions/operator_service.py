@@ -36,8 +36,8 @@ from intercom.model.session import Instruction, Kind, Session, SessionMode, Sess
 from intercom.model.web import WebOperations
 from intercom.sessions import amendments, lookups, request_kinds
 from intercom.sessions.amendments import AmendedCard
-from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
-from intercom.sessions.grant_calls import GrantCalls
+from intercom.sessions.checkpoints.checkpoint_messages import AnswerRestore, AskRestore, TakeCheckpoint
+from intercom.sessions.grant_operations import GrantOperations
 from intercom.sessions.history import HistoryCalls, LogVerifier, words_of
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import (
@@ -61,7 +61,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import audit, checkpoints, idempotency, instructions, sessions
 from intercom.store import processes as known_processes
 from intercom.store.checkpoints import restores
-from intercom.store.client import STORE_FAULTS, Reader
+from intercom.store.handles import STORE_FAULTS, Reader
 from intercom.store.idempotency import Scope
 from intercom.store.rows import JsonObject
 from intercom.store.writer_messages import Database
@@ -321,9 +321,9 @@ class OperatorService:
         return CheckpointCalls(self.system.named("checkpoints"), self.reader, self._named_or_only)
 
     @property
-    def grants(self) -> GrantCalls:
+    def grants(self) -> GrantOperations:
         """The calls about what people permit in advance."""
-        return GrantCalls(self.deps, self.reader, self.session_id)
+        return GrantOperations(self.deps, self.reader, self.session_id)
 
     @property
     def history(self) -> HistoryCalls:

@@ -1,7 +1,7 @@
 """The session registry: finds or opens each agent's session, and keeps its actors running.
 
 One actor does this, so that two first calls of one agent open one session. Connections record their own start and end
-in `Presence`, so that nothing is lost while the registry restarts: it evaluates that, and everyone may read it.
+in `ConnectedAgents`, so that nothing is lost while the registry restarts: it evaluates that, and everyone may read it.
 
 A session that a person started, or that was restored, exists before its agent does. All connections that name its id
 are one agent's, so the agent finds its session again after any restart. Other agents have keys: over stdio the shim's
@@ -41,15 +41,8 @@ from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.visible_text import count
 from intercom.sessions import lookups
-from intercom.sessions.adoption import (
-    choose,
-    hand_over,
-    holds_requests,
-    note_continued,
-    of_earlier_process,
-    require_going_on,
-)
 from intercom.sessions.agent_keys import ONE_AGENT, is_anonymous
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.messages import (
     Admit,
     Adopt,
@@ -65,11 +58,18 @@ from intercom.sessions.messages import (
     key_of,
 )
 from intercom.sessions.policies import PolicyRegistry
-from intercom.sessions.presence import Presence
 from intercom.sessions.session.actor import POLICY_SECONDS
 from intercom.sessions.session.message_handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
 from intercom.sessions.session_deps import SessionDeps
+from intercom.sessions.takeover import (
+    choose,
+    hand_over,
+    holds_requests,
+    note_continued,
+    of_earlier_process,
+    require_going_on,
+)
 from intercom.store import audit, requests, sessions
 from intercom.store.apply_journal import JournalState, journal
 from intercom.store.processes import agent_processes
@@ -355,7 +355,7 @@ class SessionRegistry(Actor):
     def __init__(
         self,
         deps: SessionDeps,
-        presence: Presence,
+        connected_agents: ConnectedAgents,
         supervisors: Name,
         watchers: Name,
         policy_registry: PolicyRegistry,
@@ -365,7 +365,7 @@ class SessionRegistry(Actor):
     ) -> None:
         super().__init__()
         self._deps = deps
-        self._presence = presence
+        self._agents = connected_agents
         self._supervisors = supervisors
         self._watchers = watchers
         self._policy_registry = policy_registry
@@ -400,13 +400,13 @@ class SessionRegistry(Actor):
                 await self._run(session)
         for session in found.live:
             agent = session.agent_key
-            if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._presence.has(agent):
+            if session.status is not SessionStatus.INTERRUPTED and agent is not None and not self._agents.has(agent):
                 self.set_timer(Gone(agent), START_GRACE_SECONDS, Gone(agent))
                 self._awaited.add(agent)
-        # Connections that came or went while this actor was down are recorded in `Presence`.
-        for key in self._presence.leaving():
+        # Connections that came or went while this actor was down are recorded in `ConnectedAgents`.
+        for key in self._agents.leaving():
             self.set_timer(Gone(key), GRACE_SECONDS, Gone(key))
-        await self._all_here(self._presence.coming())
+        await self._all_here(self._agents.coming())
         self.set_timer(AllBack(), RETURN_SECONDS, AllBack())
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         if found.wanted and not self._announced:
@@ -439,7 +439,7 @@ class SessionRegistry(Actor):
                 await self._all_here(keys)
             case AgentsGone(keys, for_good):
                 for key in keys:
-                    if self._presence.has(key) and not self._presence.connected(key):
+                    if self._agents.has(key) and not self._agents.connected(key):
                         self.set_timer(Gone(key), 0.0 if for_good else GRACE_SECONDS, Gone(key))
             case Gone(key):
                 await self._gone(key)
@@ -468,13 +468,13 @@ class SessionRegistry(Actor):
     async def _admit(self, agent: Agent) -> str:
         new = self._new_session(agent)
         session = await self._deps.store.transact(
-            partial(claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
+            partial(claim, agent=agent, at=self._now(), is_connected=self._agents.connected)
             if agent.session_id is not None
-            else partial(find_or_open, new=new, continued=self._presence.stood_in_for(agent.key))
+            else partial(find_or_open, new=new, continued=self._agents.stood_in_for(agent.key))
         )
         is_new = session.id == new.id
         crash_points.reach("session.opened")
-        self._in_session(session.id, frozenset(self._presence.connections.get(agent.key, ())))
+        self._in_session(session.id, frozenset(self._agents.connections.get(agent.key, ())))
         # With the session's workspace: an agent that was started for a session need not know it.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
         await self._run(session, is_new=is_new)
@@ -557,12 +557,12 @@ class SessionRegistry(Actor):
             key = str(session.agent_key)
             if self._has_role(session.id) or not self._may_stand_in(asked, key, others):
                 continue
-            if asked.connection not in self._presence.connections.get(asked.agent.key, ()):
+            if asked.connection not in self._agents.connections.get(asked.agent.key, ()):
                 # It was closed meanwhile, so nothing would report that it does not stand in any more.
                 return None
-            is_known = asked.connection in self._presence.connections.get(key, ())
+            is_known = asked.connection in self._agents.connections.get(key, ())
             # At once, so that the next one to ask sees it.
-            self._presence.came(key, asked.connection, asked.agent.key)
+            self._agents.came(key, asked.connection, asked.agent.key)
             if not is_known:
                 note = partial(note_continued, session=session, by=asked.agent.key, at=self._now())
                 await self._deps.store.transact(note)
@@ -573,9 +573,9 @@ class SessionRegistry(Actor):
     def _may_stand_in(self, asked: FindEarlier, key: str, before: Iterable[str]) -> bool:
         """Return whether the process of this key has ended, as far as is known, and no other living one stands in for
         it: the requests of that one may be in this session too. `before` are the keys of those that did."""
-        mine = self._presence.connections.get(asked.agent.key, set()) | {asked.connection}
-        others = self._presence.connections.get(key, set()) - mine
-        stand_ins = self._presence.stand_ins.get(key, set())
+        mine = self._agents.connections.get(asked.agent.key, set()) | {asked.connection}
+        others = self._agents.connections.get(key, set()) - mine
+        stand_ins = self._agents.stand_ins.get(key, set())
         is_dead = shim_process.is_dead(key)
         if is_dead:
             # The end of its own connection has not been heard yet.
@@ -585,13 +585,13 @@ class SessionRegistry(Actor):
         if stand_ins & mine:
             # Two that came back at once after a restart of the server must not shut each other out.
             return others <= stand_ins
-        return not others and not any(map(self._runs_on, before)) and (is_dead or not self._presence.has(key))
+        return not others and not any(map(self._runs_on, before)) and (is_dead or not self._agents.has(key))
 
     async def _join(self, session: Session) -> RequestOwner:
         """Let a caller count as the agent of this session, and run the session's actors."""
         assert session.agent_key is not None, "it is by its agent that it was found"
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
-        self._presence.note_continued(agent.key, session.id)
+        self._agents.note_continued(agent.key, session.id)
         self._note(agent)
         await self._run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
@@ -613,48 +613,48 @@ class SessionRegistry(Actor):
         if key not in self._with_session and not key.startswith(key_of("")):
             return
         session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
-        if session is not None and self._presence.connected(key):
-            self._presence.note_continued(key, session.id)
-            self._in_session(session.id, frozenset(self._presence.connections.get(key, ())))
+        if session is not None and self._agents.connected(key):
+            self._agents.note_continued(key, session.id)
+            self._in_session(session.id, frozenset(self._agents.connections.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
             await self._run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())
 
     async def _gone(self, key: str) -> None:
         self._awaited.discard(key)
-        if self._presence.connected(key):
+        if self._agents.connected(key):
             # The agent came back while the timer's message was in the mailbox.
             return
-        self._presence.here.pop(key, None)
+        self._agents.here.pop(key, None)
         session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         ended = session is not None and is_anonymous(key) and await self._end_if_spent(session.id)
         if session is not None and not ended:
             self.system.named(f"session/{session.id}").tell(AgentLeft())
 
     def _is_in(self, key: str | None) -> bool:
-        return self._presence.has(key) or self._presence.connected(key)
+        return self._agents.has(key) or self._agents.connected(key)
 
     def _lives(self, key: str | None, *, asker: str) -> bool:
         """Return whether the agent of this key may come back, or a later process stands in for it that is not the one
         of `asker`."""
-        if self._presence.has(key):
+        if self._agents.has(key):
             return not shim_process.is_dead(key) or self._is_continued(key, asker)
         return self._runs_on(key)
 
     def _runs_on(self, key: str | None) -> bool:
         """Return whether the process of this key runs, and has not said goodbye. One that is stopped, or slow, may have
         lost its connection, and come back."""
-        return shim_process.is_alive(key) and key not in self._presence.parted
+        return shim_process.is_alive(key) and key not in self._agents.parted
 
     def _is_continued(self, key: str | None, asker: str) -> bool:
-        others = self._presence.stand_ins.get(str(key), set()) - self._presence.connections.get(asker, set())
+        others = self._agents.stand_ins.get(str(key), set()) - self._agents.connections.get(asker, set())
         return bool(others)
 
     def _note(self, agent: Agent) -> None:
-        self._presence.here[agent.key] = agent
+        self._agents.here[agent.key] = agent
         self._with_session.add(agent.key)
         self._awaited.discard(agent.key)
-        if self._presence.connected(agent.key):
+        if self._agents.connected(agent.key):
             self.cancel_timer(Gone(agent.key))
         else:
             # Its connection ended while it was being admitted.
@@ -678,7 +678,7 @@ class SessionRegistry(Actor):
         for id, agent_key in over:
             if not self._is_in(agent_key):
                 await self._running.stop(id)
-        self._with_session = set(await self._deps.store.transact(sessions.agent_keys)) | self._presence.here.keys()
+        self._with_session = set(await self._deps.store.transact(sessions.agent_keys)) | self._agents.here.keys()
 
     def _now(self) -> datetime:
         return self._deps.now()

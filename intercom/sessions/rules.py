@@ -31,13 +31,13 @@ from intercom.model.policy import (
     with_rules,
 )
 from intercom.model.request import ApprovalRequest, RiskLevel
-from intercom.sessions.grant_calls import card_of_request, still_waiting
+from intercom.sessions.grant_operations import card_of_request, still_waiting
 from intercom.sessions.grants import kind_of, question_of
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.policy_trial import Question, compare, is_command, limits_of
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
-from intercom.store.client import Reader
+from intercom.store.handles import Reader
 from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database
 from intercom.workspace import policy_edit, policy_file

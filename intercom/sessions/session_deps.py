@@ -11,10 +11,10 @@ from actors import Name
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
-from intercom.sessions.session_chat import Chat
+from intercom.sessions.chat_outbox import ChatOutbox
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.workspace_locks import WorkspaceLocks
-from intercom.store.client import Store
+from intercom.store.handles import Store
 
 
 @frozen
@@ -39,7 +39,7 @@ class SessionDeps:
     policy: Callable[[str], WorkspacePolicy]
     watcher: Callable[[str], Name]
     present: Callable[[str | None], bool]
-    chat: Chat | None = None
+    chat: ChatOutbox | None = None
     measured: Measured = unmeasured
     signatures: Signatures = field(factory=without_keys)
     locks: WorkspaceLocks = field(factory=WorkspaceLocks)

@@ -35,7 +35,7 @@ from actors import Actor, Busy, ChildSpec, Down, NotRunning, Refused, Request, S
 from intercom.model.errors import DatabaseError, IntercomError
 from intercom.model.metrics import Committed, Measured, unmeasured
 from intercom.store import room_schema, rows
-from intercom.store.client import TRANSACTION_SECONDS, StoreUnavailable
+from intercom.store.handles import TRANSACTION_SECONDS, StoreUnavailable
 from intercom.store.postgres_connection import Connection, Readers, TryAgain, Unreachable
 
 # Re-exported: those who use the store import them from here.

@@ -13,7 +13,7 @@ from http import HTTPStatus
 import h11
 from attrs import define, field
 
-from intercom.web_server.request import Refusal
+from intercom.web_server.http_request import Refusal
 
 #: The longest head of a request, in bytes.
 LONGEST_HEAD = 32 * 1024

@@ -44,7 +44,7 @@ from intercom.web_server.framing import (
     require_unambiguous,
     resolve_target,
 )
-from intercom.web_server.request import Refusal, RefusalForm, plain_form
+from intercom.web_server.http_request import Refusal, RefusalForm, plain_form
 
 log = logging.getLogger("intercom.http.web")
 

@@ -80,7 +80,7 @@ class Spoken:
 @asynccontextmanager
 async def spoken_to(app: App, key: str, workspace: str) -> AsyncIterator[Spoken]:
     """A connection to the server of `app`, by an agent connection of its own."""
-    connection = AgentConnection(app.system, app.config, app.presence, key, workspace, None)
+    connection = AgentConnection(app.system, app.config, app.connected_agents, key, workspace, None)
     spoken = Spoken(connection)
     server = app.shim_deps.server
     connection.opened()

@@ -13,7 +13,7 @@ from intercom.model import limits
 from intercom.model.errors import InvalidArguments
 from intercom.rooms.tools.directory import CreateSession
 from intercom.rooms.tools.feed import PostMessage
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
 from intercom.sessions.tools.auto_check import AutoCheck
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance
@@ -21,7 +21,7 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 from intercom.sessions.tools.transmit import Transmit
 
 PROPOSAL = {"title": "t", "diff": "x\n", "file_path": "f"}

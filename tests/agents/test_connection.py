@@ -17,7 +17,7 @@ import trio.testing
 from actors import StopChild
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.call import Call, content
+from intercom.agents.tool_call import ToolCall, content
 from intercom.embedding import Switchboard
 from intercom.model.decision import Decision
 from intercom.model.errors import DatabaseError
@@ -26,7 +26,7 @@ from intercom.sessions.registry import GRACE_SECONDS
 from intercom.sessions.request_kinds import PERSON_ANSWERED
 from intercom.sessions.session import steering
 from intercom.sessions.tools.ping import Ping
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.writer_messages import Transact
 from intercom.workspace import files
@@ -60,12 +60,14 @@ async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_i
     server: VirtualServer, root: Path
 ) -> None:
     await server.arrive(root)
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+    )
     await cut_off(server, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
     connection.closed()
     await server.later(GRACE_SECONDS)
-    assert server.app.presence.here.keys() == {"agent"}
-    assert server.app.presence.connections.keys() == {"agent"}
+    assert server.app.connected_agents.here.keys() == {"agent"}
+    assert server.app.connected_agents.connections.keys() == {"agent"}
 
 
 async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
@@ -80,7 +82,9 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
 
     monkeypatch.setattr(files, "choose_workspace", slow)
     async with virtual_server(root.parent, clock) as server:
-        connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+        connection = AgentConnection(
+            server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+        )
         connection.opened()
         # A hook is answered by way of the connection, and outlives it.
         asked = server.begin(partial(connection.session, THREAD))
@@ -89,7 +93,7 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         release.set()
         await asked()
         await server.later(GRACE_SECONDS)
-        assert (server.app.presence.here, server.app.presence.connections) == ({}, {})
+        assert (server.app.connected_agents.here, server.app.connected_agents.connections) == ({}, {})
 
 
 async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(
@@ -98,7 +102,7 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
     other = root.parent / "other"
     other.mkdir()
     connections = [
-        AgentConnection(server.app.system, server.app.config, server.app.presence, f"shim{n}", str(each), None)
+        AgentConnection(server.app.system, server.app.config, server.app.connected_agents, f"shim{n}", str(each), None)
         for n, each in enumerate((root, other))
     ]
     calls = [await connection.open_call(BY_NAME["ping"], None, THREAD) for connection in connections]
@@ -106,7 +110,7 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
     assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
     # And in the same one it is the same, by whichever connection.
     back = await AgentConnection(
-        server.app.system, server.app.config, server.app.presence, "shim", str(root), None
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
     ).open_call(BY_NAME["ping"], None, THREAD)
     assert back.session_id == calls[0].session_id
 
@@ -138,7 +142,9 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
 async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(
     server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+    )
 
     async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
         opened = await connection.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
@@ -165,7 +171,9 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
 async def test_an_instruction_on_the_answer_of_a_call_that_is_cancelled_just_now_comes_with_the_next(
     server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+    )
     tool = BY_NAME["ping"]
 
     async def ping(number: int, *, is_cancelled: bool = False) -> list[str]:
@@ -206,7 +214,9 @@ async def written(server: VirtualServer, connection: AgentConnection) -> str:
 async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_so_is_cut_off(
     server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "http", str(root), None
+    )
     id = await written(server, connection)
     await cut_off(server, connection.deliveries.read_all)
     await server.later(0)
@@ -219,7 +229,9 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
     def full(*_given: Any, **_named: Any) -> None:
         raise DatabaseError("the disk is full")
 
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "http", str(root), None
+    )
     id = await written(server, connection)
     with monkeypatch.context() as patched:
         patched.setattr(steering, "_mark", full)
@@ -232,7 +244,9 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
     server: VirtualServer, root: Path
 ) -> None:
     caller = Caller("client", None, None, no_roots, None)
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "first", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "first", str(root), None
+    )
     connection.opened()
     left = (await connection.open_call(BY_NAME["ping"], None, caller)).session_id
     connection.closed(for_good=True)
@@ -244,7 +258,9 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
 
 
 async def test_a_session_that_rests_is_let_in_anew(server: VirtualServer, root: Path) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+    )
     first = await connection.open_call(BY_NAME["ping"], None, THREAD)
     await server.ask("sessions", StopChild(f"session_supervisor/{first.session_id}"))
     second = await connection.open_call(BY_NAME["ping"], None, THREAD)
@@ -256,7 +272,9 @@ async def test_a_session_that_rests_is_let_in_anew(server: VirtualServer, root: 
 async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_that_moment(
     server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None
+    )
     session_id = (await connection.open_call(BY_NAME["ping"], None, THREAD)).session_id
     await server.app.service.nudge(session_id, "go on", "kim", "ctl")
     said = SimpleNamespace(client_params=None, client_capabilities=None)
@@ -266,9 +284,9 @@ async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_t
     said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
     cancelled = trio.CancelScope()
 
-    went = Call.run
+    went = ToolCall.run
 
-    async def run(call: Call) -> Answered[Any]:
+    async def run(call: ToolCall) -> Answered[Any]:
         answered = await went(call)
         # Of a call that is cancelled the SDK lets no result leave, however far it got.
         cancelled.cancel()
@@ -276,7 +294,7 @@ async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_t
 
     params = types.CallToolRequestParams(name="ping", arguments={})
     with cancelled, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Call, "run", run)
+        patch.setattr(ToolCall, "run", run)
         await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
     result = await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
     assert [word["text"] for word in (result.structured_content or {})["instructions"]] == ["go on"]

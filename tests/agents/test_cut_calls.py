@@ -8,16 +8,16 @@ import pytest
 import trio.testing
 
 from actors import System
-from intercom.agents.call import Call, CutCalls, CutOff
+from intercom.agents.tool_call import CutCalls, CutOff, ToolCall
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.check_clearance import CheckClearance
 
 CHANGE = CheckClearance("Add a", "a\n", "a.txt")
 
 
-async def ended(given: Any = CHANGE, request_id: str | None = "r1", session: str = "s1") -> Call:
+async def ended(given: Any = CHANGE, request_id: str | None = "r1", session: str = "s1") -> ToolCall:
     """A call that was under way."""
-    call = Call("c1", check_clearance.TOOL, session, System([]).named("session/s1"), 50.0, given=given)
+    call = ToolCall("c1", check_clearance.TOOL, session, System([]).named("session/s1"), 50.0, given=given)
     call.request_id = request_id
     return call
 

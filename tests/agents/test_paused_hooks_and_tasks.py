@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from intercom.agents.call import Call
 from intercom.agents.hook_server import PERMISSION_PROMPT
+from intercom.agents.tool_call import ToolCall
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import Paused
@@ -36,7 +36,7 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(serv
         told.append(request_id)
 
     session = server.app.system.named(f"session/{agent.session_id}")
-    call = partial(Call, "hook/1", PERMISSION_PROMPT, agent.session_id, session, told=tell)
+    call = partial(ToolCall, "hook/1", PERMISSION_PROMPT, agent.session_id, session, told=tell)
     await pause(server, agent)
     waiting = server.begin(partial(call(5.0).permission, asked))
     await server.later(5)

@@ -29,7 +29,7 @@ CALLER = Caller("client", None, None, no_roots, None)
 
 def connection(server: VirtualServer, root: Path, key: str = "agent", *, anonymous: bool = False) -> AgentConnection:
     app = server.app
-    return AgentConnection(app.system, app.config, app.presence, key, str(root), None, anonymous=anonymous)
+    return AgentConnection(app.system, app.config, app.connected_agents, key, str(root), None, anonymous=anonymous)
 
 
 async def requests(of: AgentConnection, which: Own) -> list[Json]:

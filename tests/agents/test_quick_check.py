@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from intercom.agents import schemas
 from intercom.model.field_docs import doc
 from intercom.model.room import RoomStatus
-from intercom.rooms.tools.table import OVER_HTTP
-from intercom.sessions.tools.table import TOOLS
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
+from intercom.sessions.tools.tool_table import TOOLS
 
 TAKEN: dict[str, Any] = {tool.name: tool.takes for tool in (*OVER_HTTP, *TOOLS)}
 

@@ -52,7 +52,9 @@ CALLER = Caller("client", None, None, no_roots, None)
 
 
 def connection(server: VirtualServer, root: Path, channel: str | None = None) -> AgentConnection:
-    return AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None, channel)
+    return AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "shim", str(root), None, channel
+    )
 
 
 async def refusal(to: AgentConnection, uri: str) -> str:

@@ -31,7 +31,9 @@ def line(id: int | None, method: str, **params: Any) -> bytes:
 async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_told_by_the_next(
     server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "agent", str(root), None)
+    connection = AgentConnection(
+        server.app.system, server.app.config, server.app.connected_agents, "agent", str(root), None
+    )
     (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
     server.nursery.start_soon(message_stream.serve, server.app.shim_deps.server, connection, stdin, stdout)
     async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:

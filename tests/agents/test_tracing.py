@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from intercom.agents import call
+from intercom.agents import tool_call
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.sessions.messages import SHOW_SECONDS
@@ -42,7 +42,7 @@ def of(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 def ids(span: ReadableSpan) -> tuple[Any, Any]:
     attributes = span.attributes or {}
-    return attributes.get(call.SESSION_ID), attributes.get(call.REQUEST_ID)
+    return attributes.get(tool_call.SESSION_ID), attributes.get(tool_call.REQUEST_ID)
 
 
 async def test_a_span_names_its_session_and_the_request_it_is_about(
@@ -99,4 +99,4 @@ async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
 
 
 def test_without_a_tracer_nothing_is_noted_and_nothing_fails() -> None:
-    call.note("s", "r")
+    tool_call.note("s", "r")

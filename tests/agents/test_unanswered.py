@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents.call import Call
+from intercom.agents.tool_call import ToolCall
 from intercom.embedding import Switchboard
 from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
@@ -23,7 +23,7 @@ from intercom.sessions.request_kinds import NOBODY_ANSWERED
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox
 from intercom.store.writer_messages import Transact
@@ -195,7 +195,7 @@ async def test_a_standby_whose_time_ends_with_its_call_is_not_asked_again(
     """It was told to call again for a standby that ended at that moment."""
     session = server.app.system.named(f"session/{agent.session_id}")
     given = Standby(timeout_seconds=60)
-    call = Call(agent.call(), BY_NAME["standby"], agent.session_id, session, seconds, given=given)
+    call = ToolCall(agent.call(), BY_NAME["standby"], agent.session_id, session, seconds, given=given)
     waiting = server.begin(call.run)
     await server.later(0)
     await server.later(60)

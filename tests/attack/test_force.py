@@ -18,7 +18,7 @@ from intercom.model.config import ApplySettings, Config, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, InvalidState, PatchConflict, RecordMismatch, SignatureRefused
 from intercom.model.request import ApprovalStatus
-from intercom.sessions.messages import AwaitDecision, Opened
+from intercom.sessions.messages import AwaitDecision, RecordedRequest
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.requests import approvals
@@ -103,7 +103,7 @@ async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(
     agent, id = await diverged(server, root)
     over = await forced(agent, id)
     assert await forced(agent, id) == over
-    assert await agent.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
+    assert await agent.ask(CheckDiff(over)) == RecordedRequest(over), "it goes on waiting"
     await server.decide(over, Decision.APPROVE)
     (root / "a.txt").write_text("and more of it\n")
     with pytest.raises(PatchConflict, match=r"a\.txt changed since"):

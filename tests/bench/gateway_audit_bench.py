@@ -24,7 +24,7 @@ from intercom.gateway.invocations import RECORDER, InvocationLog
 from intercom.gateway.journal import Journal, arguments_key
 from intercom.gateway.messages import InvocationStatus
 from intercom.store import audit_chain
-from intercom.store.client import Store
+from intercom.store.handles import Store
 from intercom.store.writer import Writer
 from tests.bench.gateway_bench import seconds_of_a_call
 

@@ -26,8 +26,8 @@ from mcp import Client
 from mcp.client.client import ConnectMode
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.roles import parse
-from intercom.gateway.snapshot import Snapshot
 from tests.bench.bench_rig import SHIM, home, row
 
 ROUNDS = 9
@@ -220,7 +220,7 @@ def decisions() -> None:
     roles, faults = parse({"roles": [{"role": "dev", "capabilities": rules, "ask": ["*.write_*"]}], "classes": {}})
     assert roles is not None, faults
     times = []
-    snapshot = Snapshot(roles=roles)
+    snapshot = OfferSnapshot(roles=roles)
     for number in range(2000):
         began = time.perf_counter()
         snapshot.decision("dev", f"d{number % 200}", f"tool_{number}")

@@ -23,9 +23,9 @@ from intercom.gateway.assignments import AgentIdentity, parse
 from intercom.gateway.calls import GatewayCaller
 from intercom.gateway.downstream_config import DownstreamConfig, Expose, Transport
 from intercom.gateway.messages import Offer
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.roles import parse as parse_roles
 from intercom.gateway.search import ToolIndex
-from intercom.gateway.snapshot import Snapshot
 from intercom.model.json_types import JsonObject
 from tests.gateway.recorded_tools import HELD_OUT, QUERIES, recorded, recorded_catalog
 
@@ -59,13 +59,13 @@ def cost_of(value: Any) -> Cost:
     return Cost(len(text.encode()), -(-len(text) // TOKEN))
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> OfferSnapshot:
     """Return a gateway's state in which all recorded downstreams are exposed by search, and one role may call all."""
     assignments, _ = parse(_ROLES)
     roles, _ = parse_roles(_ROLES)
     assert assignments is not None
     assert roles is not None
-    return Snapshot(
+    return OfferSnapshot(
         configs={
             name: DownstreamConfig(
                 name, Transport.STDIO, ("*.*",), "1.0.0", description=_PURPOSES[name], expose=Expose.SEARCH

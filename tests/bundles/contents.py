@@ -23,7 +23,7 @@ from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import A_DAY_SECONDS, SERVER_NAME
 from intercom.cli import init_instructions
 from intercom.model.json_types import Json, JsonObject
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 
 ROOT: Final = Path(__file__).parents[2]
 #: The namespace in the MCP registry: a placeholder that nobody owns. Publishing needs proof that one owns it.

@@ -9,14 +9,14 @@ import trio.testing
 
 from actors.testing import inject
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.call import Call
+from intercom.agents.tool_call import ToolCall
 from intercom.model.config import Config
 from intercom.model.decision import Decision
 from intercom.sessions.messages import AwaitDecision, Deliver, Delivery
 from intercom.sessions.registry import SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.support.virtual_server import AgentClient, VirtualServer, partial_ask
 
 
@@ -101,7 +101,9 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
 ) -> None:
     agent = await server.arrive(root)
     await server.decide((await agent.propose()).request_id, Decision.REJECT, "no")
-    connection = AgentConnection(server.app.system, Config(), server.app.presence, agent.identity.key, str(root), None)
+    connection = AgentConnection(
+        server.app.system, Config(), server.app.connected_agents, agent.identity.key, str(root), None
+    )
     assert await _told(connection, agent, "first") == ["no"]
     inject(server.app.system, f"session/{agent.session_id}", RuntimeError("a fault was asked for"), "now")
     async with server.restarting():
@@ -117,7 +119,7 @@ async def _told(connection: AgentConnection, agent: AgentClient, name: str) -> l
     async def roots() -> list[str]:
         return []
 
-    call: Call = await connection.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
+    call: ToolCall = await connection.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
     told = call.finish(await agent.ask(Ping(call=name)))
     connection.close_call(call)
     return [late.answer["reason"] for late in told.late_verdicts]

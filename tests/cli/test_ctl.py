@@ -21,7 +21,7 @@ from intercom.cli import ctl
 from intercom.cli.ctl import TYPED, fields_of, hoist, parser
 from intercom.cli.ctl_sign import Sender
 from intercom.model.card import CardKind
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.client import NoServer
 from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import StandInService, card, session

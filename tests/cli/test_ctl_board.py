@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from intercom.cli.inbox.board import KEYS, Board, request_of
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from tests.operators import stand_in_service
 
 

@@ -25,8 +25,8 @@ from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.model.server_view import ClientEntries, ClientEntry, HttpPort, ServerStatus
 from intercom.model.session import SessionStatus
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.commands.json_forms import card_entry, plain, session_entry
-from intercom.operators.commands.table import COMMANDS
 from tests.operators.stand_in_service import START, StandInService, card, session
 
 LATER = START + timedelta(minutes=3)

@@ -19,8 +19,8 @@ from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_l
 from intercom.local.places import places
 from intercom.model.errors import IntercomError
 from intercom.model.gateway_view import DownstreamDetail, ParameterView
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.commands.json_forms import plain
-from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Refusal
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import CtlServer, ctl_server

@@ -30,7 +30,7 @@ from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from tests.operators import stand_in_service
 from tests.operators.stand_in_service import START, session
 

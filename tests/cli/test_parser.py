@@ -17,7 +17,7 @@ from intercom.cli import ctl, main
 from intercom.cli.parser import SHELLS, completion_script
 from intercom.model.web import PageMember, PagePeople, SignedIn
 from intercom.model.web_role import WebRole
-from intercom.operators.commands import table
+from intercom.operators.commands import command_table
 from intercom.operators.commands.server_handlers import _people_entry
 from intercom.operators.ctl import client
 from tests.operators.ctl_server import ctl_server
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real_time
 
 def test_the_help_lists_every_command_once_and_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert sorted(word for words in table.SUBJECTS.values() for word in words) == sorted(
+    assert sorted(word for words in command_table.SUBJECTS.values() for word in words) == sorted(
         {word for word, *_ in ctl.TYPED}
     )
     assert len(ctl.parser().format_help().splitlines()) <= 40

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.clients import npm, pypi
 from tests.clients.ctl import ctl
 from tests.clients.driver import content, driver

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from intercom.sessions.request_kinds import APPROVED
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.clients import pypi
 from tests.clients.ctl import ctl
 from tests.clients.driver import Refused, content, driver

@@ -11,7 +11,7 @@ import trio
 
 from intercom.agents.mcp_server import INSTRUCTIONS
 from intercom.cli.init_instructions import TEXT
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.clients import npm
 from tests.clients.at_work import (
     CHANGE,

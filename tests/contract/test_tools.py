@@ -356,7 +356,7 @@ async def test_the_older_names_work_where_the_configuration_says_so() -> None:
 def test_a_result_may_hold_more_than_its_schema_names() -> None:
     # A validator in a client must not refuse what rides on an answer.
     from intercom.agents import schemas
-    from intercom.sessions.tools.table import TOOLS
+    from intercom.sessions.tools.tool_table import TOOLS
 
     for tool in TOOLS:
         schema = schemas.of_answer(tool.result)

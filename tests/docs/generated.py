@@ -28,16 +28,16 @@ from intercom.gateway import downstream_file, json_settings
 from intercom.model.config_tables import Table, tables
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.table import COMMANDS, FIELDS
+from intercom.operators.commands.command_table import COMMANDS, FIELDS
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
-from intercom.operators.slack.commands.table import TITLES
+from intercom.operators.slack.commands.slash_command_table import TITLES
 from intercom.operators.web import api as web
 from intercom.operators.web.sign_in import may_use
 from intercom.rooms.instructions import agents_md
-from intercom.rooms.tools import table as room_table
+from intercom.rooms.tools import room_tool_table as room_table
 from intercom.rooms.tools.tool import RoomTool
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 from tests.bundles import contents as bundles
 from tests.operators.metrics.moment import SOURCES
 

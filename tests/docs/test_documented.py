@@ -15,7 +15,7 @@ import pytest
 
 from intercom.agents import role_token
 from intercom.agents.clients import default_call_waits
-from intercom.agents.http import request, streamable
+from intercom.agents.http import access_rules, streamable
 from intercom.agents.shim_connection import Hello
 from intercom.cli import ctl, main
 from intercom.cli.inbox.board import KEYS
@@ -82,7 +82,7 @@ def test_a_reverse_proxy_is_told_of_every_header_that_the_server_reads() -> None
     page = (DOCS / "how-to/reverse-proxy.md").read_text()
     (part,) = re.findall(r"^- Pass on .*?(?=^- )", page, re.MULTILINE | re.DOTALL)
     told = tuple(name.lower() for name in re.findall(r"`([\w-]+)`", part))
-    read = {*streamable._FIELDS, *request._HEADERS, role_token.HEADER, b"host", b"origin", b"authorization"}
+    read = {*streamable._FIELDS, *access_rules._HEADERS, role_token.HEADER, b"host", b"origin", b"authorization"}
     begin = tuple(name for name in told if name.endswith("-"))
     assert [name for name in map(bytes.decode, read) if name not in told and not name.startswith(begin)] == []
 

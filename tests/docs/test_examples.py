@@ -10,7 +10,7 @@ import pytest
 
 from intercom.model.policy import WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 from intercom.workspace import command_rules
 from intercom.workspace.command_rules import RUNS
 from intercom.workspace.policy import Query, evaluate, evaluate_files

@@ -25,7 +25,7 @@ from intercom.agents.http.listener import MOST_WITH_ROOMS, SHUTDOWN_SECONDS
 from intercom.cli import ctl, main
 from intercom.local.server_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url
 from intercom.model.config import RoomsSettings
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
 from intercom.rooms.tools.tool import RoomTool
 from tests.docs.generated import DOCS, ROOT
 

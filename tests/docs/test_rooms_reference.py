@@ -6,8 +6,8 @@ import json
 import re
 
 from intercom.model.room import STATUS, RoomEvent
-from intercom.rooms.changes import author
-from intercom.rooms.changes.feed import MOST_PINS
+from intercom.rooms.transactions import author
+from intercom.rooms.transactions.feed import MOST_PINS
 from tests.docs.generated import BEGIN, DOCS
 
 PAGE = (DOCS / "reference/rooms.md").read_text().partition(BEGIN)[0]

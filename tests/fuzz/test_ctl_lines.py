@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.errors import ERROR_CODES
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from tests.fuzz.harm import OURS, shows_no_insides
 from tests.fuzz.rig import Ctl, Gone, Late, Rig, sound
 from tests.fuzz.values import examples, garbage, numbers, texts

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents import schemas
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 from tests.fuzz.harm import is_fair_result
 from tests.fuzz.rig import CONFIG, ERAS, Agent, rig
 from tests.fuzz.values import arguments, examples, garbage, texts

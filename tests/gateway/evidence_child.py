@@ -14,7 +14,7 @@ from pathlib import Path
 
 import trio
 
-from intercom.gateway import evidence
+from intercom.gateway import evidence_records
 from intercom.gateway.calls import EVIDENCE
 from intercom.model import crash_points
 from intercom.model.json_types import part
@@ -29,13 +29,13 @@ def die() -> None:
 
 def kill_at(point: str) -> None:
     """Kill this process at the next passage of a crash point after evidence was written."""
-    keep = evidence._keep
+    keep = evidence_records._keep
 
     def keep_and_arm(db: Database, kept: StoredEvidence) -> bool:
         crash_points.hook = lambda name: die() if name == point else None
         return keep(db, kept)
 
-    evidence._keep = keep_and_arm
+    evidence_records._keep = keep_and_arm
 
 
 async def main(directory: Path, point: str) -> None:

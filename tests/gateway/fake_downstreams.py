@@ -25,7 +25,7 @@ from intercom.gateway.downstream_tasks import DownstreamDeps, Recalled, ToolsCha
 from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.messages import (
     Admit,
-    AgentPort,
+    AgentPeer,
     CallFailed,
     Describe,
     Downstream,
@@ -330,7 +330,7 @@ class Rig:
         await self.quiet()
 
     def begin(
-        self, tool: str = "read", agent: AgentPort | None = None, *, call: str | None = None, counts: bool = True
+        self, tool: str = "read", agent: AgentPeer | None = None, *, call: str | None = None, counts: bool = True
     ) -> Pending:
         """Begin a call, without waiting for anything."""
         self._names += 1
@@ -340,7 +340,7 @@ class Rig:
         self.nursery.start_soon(pending.run, self, admit)
         return pending
 
-    async def call(self, tool: str = "read", agent: AgentPort | None = None, **more: Any) -> Pending:
+    async def call(self, tool: str = "read", agent: AgentPeer | None = None, **more: Any) -> Pending:
         """Begin a call. When this returns, it is sent, refused or waits."""
         pending = self.begin(tool, agent, **more)
         await self.quiet()

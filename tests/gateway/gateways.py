@@ -13,9 +13,9 @@ from attrs import define, field
 from actors import ChildSpec, Supervisor, System
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.journal import Journal, arguments_key
-from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.service import Gateway, lookup_in
-from intercom.store.client import Reader, Store
+from intercom.gateway.stored_state import StoredState
+from intercom.store.handles import Reader, Store
 from intercom.store.writer import Writer
 from tests.gateway.programs import environ
 from tests.support.database import new_database
@@ -54,7 +54,7 @@ async def gateway_in(state: Path, settings: Path) -> AsyncIterator[tuple[Gateway
         directory=settings,
         system=system,
         log=InvocationLog(Journal(state / "calls.jsonl"), arguments_key(state / "key"), store, now=now),
-        memory=GatewayMemory(store, reader, now),
+        stored=StoredState(store, reader, now),
         show=lambda _card: None,
         lookup=lookup_in(environ()),
         environ=environ(),

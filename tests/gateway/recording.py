@@ -14,8 +14,8 @@ from intercom.gateway.journal import FULL, Invocation, Journal, arguments_key
 from intercom.gateway.messages import InvocationStatus
 from intercom.model.json_types import Json
 from intercom.store import audit_chain, gateway
-from intercom.store.client import Store
 from intercom.store.database import connect
+from intercom.store.handles import Store
 from intercom.store.writer import Writer
 from tests.support.database import new_database
 

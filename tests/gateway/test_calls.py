@@ -26,7 +26,7 @@ from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation, RiskLevel
 from intercom.store import gateway as records
-from intercom.store.client import Reader
+from intercom.store.handles import Reader
 from tests.gateway.gateways import gateway_in
 from tests.gateway.programs import program
 
@@ -239,7 +239,7 @@ async def test_an_answer_from_before_the_end_of_a_write_is_not_kept(tmp_path: Pa
 async def test_a_persons_call_makes_what_is_known_old(tmp_path: Path) -> None:
     async with running_with_records(tmp_path, readOnly=["read"], cache="10m") as (gateway, reader):
         assert said(await Agent(gateway).call("read"))["n"] == 1
-        people = GatewayPeople(gateway, gateway.memory.store, reader)
+        people = GatewayPeople(gateway, gateway.stored.store, reader)
         with trio.fail_after(120):
             await people.call("files", "read", None, "kim")
             assert said(await Agent(gateway).call("read"))["n"] == 1
@@ -284,7 +284,7 @@ async def test_a_call_that_was_sent_costs_also_without_a_result(tmp_path: Path) 
         with pytest.raises(RpcError):
             await Agent(gateway).call("read", {"do": "fail"})
         with trio.fail_after(120), pytest.raises(InvalidArguments):
-            await GatewayPeople(gateway, gateway.memory.store, reader).call("files", "read", '{"do": "fail"}', "kim")
+            await GatewayPeople(gateway, gateway.stored.store, reader).call("files", "read", '{"do": "fail"}', "kim")
         with pytest.raises(GatewayRefused, match="2 calls a day"):
             await Agent(gateway).call("read")
         await gateway.log.settle()

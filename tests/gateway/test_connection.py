@@ -20,7 +20,7 @@ from intercom.gateway.carrier import CarrierDetail, CarrierLost, Incoming, Recei
 from intercom.gateway.connection import Connection
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.handshake import PROBE_SECONDS, HandshakeError, connect
-from intercom.gateway.messages import AgentPort, CallFailed, RpcError
+from intercom.gateway.messages import AgentPeer, CallFailed, RpcError
 from intercom.gateway.stdio_carrier import open_process
 from intercom.model.json_types import JsonObject, part
 from tests.gateway.programs import environ, is_alive, program
@@ -36,7 +36,7 @@ class Heard:
     methods: list[str] = field(factory=list)
     lines: list[str] = field(factory=list)
 
-    def notified(self, method: str, params: JsonObject, agent: AgentPort | None) -> None:
+    def notified(self, method: str, params: JsonObject, agent: AgentPeer | None) -> None:
         self.methods.append(method)
 
     def junk(self, text: str) -> None:
@@ -881,7 +881,7 @@ for message in stream:
     gate = trio.Event()
 
     class Opens(Heard):
-        def notified(self, method: str, params: JsonObject, agent: AgentPort | None) -> None:
+        def notified(self, method: str, params: JsonObject, agent: AgentPeer | None) -> None:
             gate.set()
 
     async with hostile(code, Opens()) as connection:

@@ -17,6 +17,7 @@ from intercom.gateway.budgets import Budget, Usage
 from intercom.gateway.connection import Connection
 from intercom.gateway.downstream import CHECK_SECONDS
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Sharing
+from intercom.gateway.downstream_lists import DownstreamLists
 from intercom.gateway.downstream_tasks import (
     AgentConnected,
     AgentDisconnected,
@@ -28,7 +29,6 @@ from intercom.gateway.downstream_tasks import (
     Recalled,
     ToolsPinned,
 )
-from intercom.gateway.lists import Lists
 from intercom.gateway.messages import (
     CallFailed,
     Configure,
@@ -555,10 +555,10 @@ async def test_what_an_earlier_connection_reports_changes_nothing(rig: Rig) -> N
     old = cast("Connection", FakeConnection(config(), None, rig.fakes.last.tell, [], pid=1))
     before = await rig.state()
     for message in (
-        Connected(0, old, Lists()),
+        Connected(0, old, DownstreamLists()),
         Lost(0, "was lost"),
         NotConnected(0, "could not be made"),
-        Listed(0, Lists()),
+        Listed(0, DownstreamLists()),
         Checked(0, Failure.TIMEOUT),
         AgentConnected("one", 0, old),
         AgentDisconnected("two", 0, "was lost"),

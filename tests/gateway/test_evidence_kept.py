@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from attrs import define, evolve
 
-from intercom.gateway import evidence
+from intercom.gateway import evidence_records
 from intercom.gateway.calls import EVIDENCE, INVOCATION, REDACTED, _marked
-from intercom.gateway.evidence import LARGEST_DATA, EvidenceRecords, NotStored
+from intercom.gateway.evidence_records import LARGEST_DATA, EvidenceRecords, NotStored
 from intercom.model.errors import Ambiguous, InvalidState, NotFound
 from intercom.model.json_types import JsonObject, part
 from intercom.store import gateway as stored
-from intercom.store.client import Reader, StoreUnavailable
 from intercom.store.database import connect
 from intercom.store.gateway import StoredEvidence
+from intercom.store.handles import Reader, StoreUnavailable
 from tests.gateway.test_calls import TOKEN, Agent, Client, running_with_records, said
 
 pytestmark = pytest.mark.real_time
@@ -128,7 +128,7 @@ async def test_a_result_that_is_too_large_is_not_kept_and_its_agent_has_it(tmp_p
 
 
 async def test_a_session_keeps_so_many_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "MOST_RECORDS", 2)
+    monkeypatch.setattr(evidence_records, "MOST_RECORDS", 2)
     async with keeping(tmp_path, "read") as kept:
         results = [await kept.agent.call("read") for _ in range(3)]
         assert [id_of(each) is not None for each in results] == [True, True, False]
@@ -144,8 +144,8 @@ async def test_a_call_whose_evidence_cannot_be_written_has_its_result(
 
     async with keeping(tmp_path, "read") as kept:
         with monkeypatch.context() as patch:
-            patch.setattr(evidence, "_keep", fail)
-            patch.setattr(evidence, "KEEP_SECONDS", 0.1)
+            patch.setattr(evidence_records, "_keep", fail)
+            patch.setattr(evidence_records, "KEEP_SECONDS", 0.1)
             result = await kept.agent.call("read", {"x": 1})
         assert part(said(result), "arguments") == {"x": 1}
         assert id_of(result) is None
@@ -226,7 +226,7 @@ async def test_what_the_database_cannot_hold_is_not_kept_and_harms_nobody(
     async with keeping(tmp_path, "read") as kept:
         await kept.agent.call("read")
         [row] = await kept.rows()
-        odd = evolve(evidence.from_stored(row), id="odd", **changes)
+        odd = evolve(evidence_records.from_stored(row), id="odd", **changes)
         with pytest.raises(NotStored, match=why):
             await kept.records.keep(odd)
         assert id_of(await kept.agent.call("read")) is not None
@@ -247,5 +247,5 @@ async def test_a_record_that_is_written_twice_is_there_once(tmp_path: Path) -> N
     async with keeping(tmp_path, "read") as kept:
         await kept.agent.call("read")
         [row] = await kept.rows()
-        assert await kept.records.store.transact(partial(evidence._keep, kept=row))
+        assert await kept.records.store.transact(partial(evidence_records._keep, kept=row))
         assert await kept.rows() == (row,)

@@ -22,8 +22,8 @@ from intercom.gateway.invocations import ERROR, RECORDER
 from intercom.gateway.journal import Invocation, Journal, JournalError
 from intercom.gateway.messages import InvocationStatus
 from intercom.model.errors import DatabaseError, InvalidArguments
-from intercom.store.client import Store, StoreUnavailable
 from intercom.store.database import COMPANIONS, companion
+from intercom.store.handles import Store, StoreUnavailable
 from tests.gateway.recording import calls_counted, done, log_in, new, recorded
 
 ROOT = Path(__file__).parents[2]

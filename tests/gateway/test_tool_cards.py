@@ -22,16 +22,16 @@ from intercom.gateway.cards import ToolCards, card_of
 from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_file import to_json
 from intercom.gateway.downstream_tasks import ToolsChanged
-from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.messages import Admit, downstream_name
 from intercom.gateway.pins import compare, pin
 from intercom.gateway.service import Gateway
+from intercom.gateway.stored_state import StoredState
 from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
 from intercom.store import audit, gateway
-from intercom.store.client import Reader
+from intercom.store.handles import Reader
 from tests.gateway.gateways import News, gateway_in
 from tests.gateway.programs import program
 
@@ -222,7 +222,7 @@ class Memory:
 
 
 async def shown(*offered: JsonObject) -> tuple[ToolCards, Card]:
-    cards = ToolCards(cast("GatewayMemory", Memory()), lambda: datetime.now(UTC), lambda _card: None, nothing)
+    cards = ToolCards(cast("StoredState", Memory()), lambda: datetime.now(UTC), lambda _card: None, nothing)
     await cards.changed(ToolsChanged("files", compare([pin(READ)], offered)))
     (card,) = cards.cards()
     return cards, card

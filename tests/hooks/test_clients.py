@@ -24,7 +24,7 @@ from intercom.agents.clients.client import Other, Question, Stopping, Unreadable
 from intercom.agents.hook_server import operation_of
 from intercom.model.config import ClientSettings, Config
 from intercom.model.request import FileTouch, Replacement
-from intercom.sessions.tools.table import BY_NAME, TOOLS
+from intercom.sessions.tools.tool_table import BY_NAME, TOOLS
 from tests.docs.generated import DOCS
 
 CLAUDE = {

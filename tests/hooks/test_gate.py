@@ -15,7 +15,7 @@ import trio.testing
 from intercom.agents import hook_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
-from intercom.agents.http.request import Identity
+from intercom.agents.http.access_rules import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeInstructions, Undeliver, key_of
 from intercom.sessions.tools.check_clearance import CheckClearance
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 def hook_of(server: VirtualServer, pid: int = FOREIGN, **doors: AgentConnection) -> HookDeps:
     """A hook that our parent's child of this number was; each door is our parent's."""
     known = {name: (door, frozenset({os.getppid()})) for name, door in doors.items()}
-    return HookDeps(server.app.system, server.app.config, server.app.presence, known, "hook/1", pid)
+    return HookDeps(server.app.system, server.app.config, server.app.connected_agents, known, "hook/1", pid)
 
 
 async def unheard(_message: dict[str, Any]) -> None:
@@ -77,22 +77,22 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(server: VirtualServer, roo
         visit = hook_server._HookConnection(hook_of(server), unheard)
         origin = HookOrigin("claude-code", f"c{steps}", str(root))
         await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
-        assert steps is not None or len(server.app.presence.connections) == 1
+        assert steps is not None or len(server.app.connected_agents.connections) == 1
         visit.close()
-        assert server.app.presence.connections == {}, f"after {steps} steps"
+        assert server.app.connected_agents.connections == {}, f"after {steps} steps"
 
 
 async def test_a_hook_of_two_questions_leaves_nobody_behind(server: VirtualServer, root: Path) -> None:
     visit = hook_server._HookConnection(hook_of(server), unheard)
     for conversation in ("a", "b"):
         await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
-    assert len(server.app.presence.connections) == 2
+    assert len(server.app.connected_agents.connections) == 2
     visit.close()
-    assert server.app.presence.connections == {}
+    assert server.app.connected_agents.connections == {}
 
 
 async def test_a_client_that_another_started_has_no_part_in_its_session(server: VirtualServer, root: Path) -> None:
-    door = AgentConnection(server.app.system, server.app.config, server.app.presence, "k", str(root), None)
+    door = AgentConnection(server.app.system, server.app.config, server.app.connected_agents, "k", str(root), None)
     outer = hook_of(server, os.getpid(), door=door)
     origin = HookOrigin("claude-code", "c", str(root))
     door.client_name = "codex-mcp-client"
@@ -110,7 +110,7 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(
 ) -> None:
     agent = await server.arrive(root)
     id = agent.session_id
-    server.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
+    server.app.connected_agents.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
     inner, own = (HookOrigin(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
     assert await hook_server.known_session(hook_of(server), inner, guess=False) is None
     assert await hook_server.known_session(hook_of(server), own, guess=False) == id
@@ -142,13 +142,13 @@ async def test_a_hook_finds_the_agent_of_its_client_over_http(server: VirtualSer
     outer = hook_of(server, os.getpid())
     connections: Any = outer.connections
     visits = HttpSessions(
-        ConnectionFactory(server.app.system, server.app.config, server.app.presence, connections), unheard
+        ConnectionFactory(server.app.system, server.app.config, server.app.connected_agents, connections), unheard
     )
     visit = visits.of(Identity(agent="a"))
     visit.begun(frozenset({os.getppid()}))
     # Where neither the agent nor its client says where it works, its hook does.
     found = await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False)
     assert found is not None
-    assert server.app.presence.here["http:a"].workspace == str(root)
+    assert server.app.connected_agents.here["http:a"].workspace == str(root)
     visit.go()
     assert await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False) is None

@@ -11,9 +11,9 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents.call import Call
 from intercom.agents.clients import builtin_tools
 from intercom.agents.hook_server import PERMISSION_PROMPT, operation_of
+from intercom.agents.tool_call import ToolCall
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
 from intercom.model.decision import Decision
@@ -58,7 +58,7 @@ def asking(
 
     session = server.app.system.named(f"session/{agent.session_id}")
     asked = AskPermission(call, "claude-code", operation, slot, turn)
-    return server.begin(lambda: Call(call, PERMISSION_PROMPT, agent.session_id, session, None).permission(asked))
+    return server.begin(lambda: ToolCall(call, PERMISSION_PROMPT, agent.session_id, session, None).permission(asked))
 
 
 async def waiting(server: VirtualServer, *besides: Card, **wanted: object) -> Card:

@@ -12,7 +12,7 @@ from mcp import Client
 
 from intercom.agents.mcp_server import offer
 from intercom.model.config import Config, McpSettings
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.hooks.test_live import ALLOW_STATUS
 from tests.support.server_process import TRUSTING, begin, call, user_home
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 import pytest
 
 import intercom
-from intercom.agents import call
+from intercom.agents import tool_call
 from intercom.cli import serve
 from intercom.model.config import LogLevel
 from intercom.operators.slack.socket_mode import Socket, SocketLimits
@@ -188,8 +188,8 @@ def test_attributes_of_spans_are_masked(monkeypatch: pytest.MonkeyPatch) -> None
         def set_attribute(self, name: str, value: str) -> None:
             noted[name] = value
 
-    monkeypatch.setattr(call, "get_current_span", Span)
-    call.note(session_id=f"s {canary()}", request_id=f"r {canary()}")
+    monkeypatch.setattr(tool_call, "get_current_span", Span)
+    tool_call.note(session_id=f"s {canary()}", request_id=f"r {canary()}")
     assert len(noted) == 2
     assert canary.seen_in(str(noted)) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, FormatChecker
 
 from intercom.operators.commands.answer_schemas import AnswerSchemas
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.web import api
 from tests.support.http_responses import Response
 

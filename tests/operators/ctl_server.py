@@ -18,7 +18,7 @@ from intercom.local.places import DEFAULT_IPC_NAME, Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import CardRouter
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.listener import CtlListener
 from tests.operators.answers import check_command
 from tests.operators.stand_in_service import StandInService

@@ -25,8 +25,8 @@ from intercom.model.clock import to_text
 from intercom.operators.commands import answer_schemas
 from intercom.operators.commands.answer_schemas import AnswerSchemas
 from intercom.operators.commands.command_handlers import HANDLERS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.commands.json_forms import card_entry, form, plain, returns, shape
-from intercom.operators.commands.table import COMMANDS
 from intercom.operators.web import api
 from tests.agents.gateway.conftest import CONFIG, GatewayHome, gateway_home, ready
 from tests.operators import answers

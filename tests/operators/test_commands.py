@@ -15,8 +15,8 @@ from intercom.model.session import Session
 from intercom.operators.commands.command import Access
 from intercom.operators.commands.command_handler import handles
 from intercom.operators.commands.command_handlers import HANDLERS
+from intercom.operators.commands.command_table import ANSWERS, COMMANDS, FIELDS, decisions_of
 from intercom.operators.commands.json_forms import form
-from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, decisions_of
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
 from intercom.sessions.processes.spawner import AgentProcesses
 from tests.operators.stand_in_service import StandInCheckpoints, StandInChildren, StandInService, StandInSteering

@@ -12,7 +12,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.call import Call
+from intercom.agents.tool_call import ToolCall
 from intercom.masking import Masker
 from intercom.model.card import CHOICES, Card, CardKind, CardState
 from intercom.model.config import Config
@@ -37,9 +37,9 @@ from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.request_kinds import CLIENT_ANSWERED, FROM_CLIENT, PERSON_ANSWERED, to_json
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store.client import StoreUnavailable
+from intercom.store.handles import StoreUnavailable
 from tests.operators.stand_in_service import card
 from tests.sessions.signed.keyed_server import arm
 from tests.support.keys import Key
@@ -206,7 +206,7 @@ class Desk:
 
     def call(self, tool: str, asked: ToolRequest[Any], seconds: float | None = None) -> Pending[Answered[Any]]:
         agent, session = self.agent, self.server.app.system.named(f"session/{self.agent.session_id}")
-        call = Call(agent.call(), BY_NAME[tool], agent.session_id, session, seconds, unheard, given=asked)
+        call = ToolCall(agent.call(), BY_NAME[tool], agent.session_id, session, seconds, unheard, given=asked)
         call.dialog = lambda request_id: self.dialogs.attend(agent.session_id, request_id, self.user.ask)
         return self.server.begin(call.run)
 

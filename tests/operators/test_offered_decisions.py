@@ -9,7 +9,7 @@ import pytest
 from intercom.cli import ctl
 from intercom.cli.inbox.board import KEYS, Act, request_of
 from intercom.model.card import ANSWERED, CHOICES, CardKind
-from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER, decision_about
+from intercom.operators.commands.command_table import COMMANDS, HOW_TO_ANSWER, decision_about
 from intercom.operators.slack.buttons import BY_KIND
 from tests.operators.stand_in_service import card
 

@@ -14,11 +14,11 @@ from intercom.model.json_types import JsonObject
 from intercom.model.room import RoomRefused
 from intercom.model.room_view import RoomOperations
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.request import carry_out
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_request import carry_out
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.connection import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople
-from intercom.store.client import StoreUnavailable
+from intercom.store.handles import StoreUnavailable
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService
 

@@ -20,17 +20,17 @@ from intercom.model.room import (
     team_of,
     token_hash,
 )
-from intercom.rooms import changes
-from intercom.rooms.changes import Author, Joined, Post, Rules, Written
+from intercom.rooms import transactions
 from intercom.rooms.message_budget import Budget
 from intercom.rooms.roster import Thresholds
+from intercom.rooms.transactions import Author, Joined, Post, Rules, Written
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 #: No guard, and none of the settings that are off by default.
 RULES = Rules(Budget(0), Thresholds())
-SAM = changes.person("sam")
+SAM = transactions.person("sam")
 
 
 def act() -> str:
@@ -53,7 +53,7 @@ class RoomDriver:
         self.open()
 
     def open(self) -> Written[None]:
-        return changes.open_room(self.db, room=self.room, convener=self.convener, rules=self.rules, now=self.now)
+        return transactions.open_room(self.db, room=self.room, convener=self.convener, rules=self.rules, now=self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -88,13 +88,13 @@ class RoomDriver:
     def join(self, name: str = "Bea's Team", *, token: str | None = None, **options: Any) -> Joined:
         """Join as a new team, or with a token as that team."""
         options = {"new_token": new_token(), "rules": self.rules, "now": self.now} | options
-        return changes.join(self.db, self.id, name=name, token=token, **options).answer
+        return transactions.join(self.db, self.id, name=name, token=token, **options).answer
 
     def join_again(self, team: Joined, **options: Any) -> Joined:
         return self.join(token=team.token, **options)
 
     def leave(self, team: Joined) -> Written[Team]:
-        return changes.leave(self.db, self.id, author(team), self.rules, self.now, act())
+        return transactions.leave(self.db, self.id, author(team), self.rules, self.now, act())
 
     def post(self, by: Joined | Author, text: str, **options: Any) -> Message:
         """Post one message, and return it. Raises RoomRefused."""
@@ -104,38 +104,40 @@ class RoomDriver:
         return answer
 
     def group(self, *posts: Post) -> Written[tuple[Message | RoomRefused, ...]]:
-        return changes.post(self.db, self.id, posts, self.rules, self.now)
+        return transactions.post(self.db, self.id, posts, self.rules, self.now)
 
     def append(self, by: Joined | Author, text: str, section: str | None = None, **options: Any) -> int:
         """Append to the document, and return the new version."""
         given = {"rules": self.rules, "now": self.now, "act": act()} | options
-        return changes.append(self.db, self.id, author(by), text, section, **given).answer.version
+        return transactions.append(self.db, self.id, author(by), text, section, **given).answer.version
 
     def update(
         self, by: Joined | Author, content: str, expected: int, section: str | None = None, **options: Any
     ) -> int:
         given = {"rules": self.rules, "now": self.now, "act": act()} | options
-        return changes.update(self.db, self.id, author(by), content, expected, section, **given).answer.version
+        return transactions.update(self.db, self.id, author(by), content, expected, section, **given).answer.version
 
     def describe(self, by: Joined | Author, reason: str = "we know more now", **changed: Any) -> Written[Room]:
         changed = {"title": None, "description": None, "act": act()} | changed
-        return changes.metadata(self.db, self.id, author(by), reason=reason, rules=self.rules, now=self.now, **changed)
+        return transactions.metadata(
+            self.db, self.id, author(by), reason=reason, rules=self.rules, now=self.now, **changed
+        )
 
     def conclude(self, by: Joined | Author, summary: str = "All is done.", **options: Any) -> Written[Any]:
         given = {"rules": self.rules, "now": self.now, "act": act()} | options
-        return changes.conclude(self.db, self.id, author(by), summary, **given)
+        return transactions.conclude(self.db, self.id, author(by), summary, **given)
 
     def reopen(self, by: Joined | Author, reason: str | None = "one bug left", **options: Any) -> Written[Room]:
-        return changes.reopen(self.db, self.id, author(by), reason, self.now, **{"act": act()} | options)
+        return transactions.reopen(self.db, self.id, author(by), reason, self.now, **{"act": act()} | options)
 
     def pause(self, by: Joined | Author, reason: str | None = "lunch", **options: Any) -> Written[Room]:
-        return changes.pause(self.db, self.id, author(by), reason, self.now, **{"act": act()} | options)
+        return transactions.pause(self.db, self.id, author(by), reason, self.now, **{"act": act()} | options)
 
     def resume(self, by: Joined | Author, **options: Any) -> Written[Room]:
-        return changes.resume(self.db, self.id, author(by), self.now, **{"act": act()} | options)
+        return transactions.resume(self.db, self.id, author(by), self.now, **{"act": act()} | options)
 
     def ack(self, by: Joined | Author, cursor: int) -> Message:
-        return changes.ack(self.db, self.id, author(by), cursor, self.now).answer
+        return transactions.ack(self.db, self.id, author(by), cursor, self.now).answer
 
 
 def new_room(token: str, title: str = "Ship the parser") -> Room:
@@ -148,7 +150,7 @@ def new_team(room: Room, token: str, name: str, role: TeamRole = TeamRole.MEMBER
 
 
 def author(by: Joined | Author) -> Author:
-    return changes.team_author(by.team) if isinstance(by, Joined) else by
+    return transactions.team_author(by.team) if isinstance(by, Joined) else by
 
 
 def a_post(by: Joined | Author, text: str, *, id: str | None = None, key: str | None = None) -> Post:

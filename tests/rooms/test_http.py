@@ -14,9 +14,9 @@ from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import room_call
 from intercom.local import peer_processes
 from intercom.model.room import RoomErrorCode, RoomRefused
-from intercom.rooms.tools.table import BY_NAME, OVER_HTTP
+from intercom.rooms.tools.room_tool_table import BY_NAME, OVER_HTTP
 from intercom.rooms.tools.tool import DESCRIPTION, DOCUMENT, MESSAGE_TEXT
-from intercom.web_server import port
+from intercom.web_server import acceptor
 from tests.agents.http.rig import Reply, read_reply, until
 from tests.rooms.http_rig import CREATE, SECRET, Server, Team, server_with_rooms
 
@@ -502,8 +502,8 @@ async def test_a_person_with_curl_does_not_become_an_agent(monkeypatch: pytest.M
 async def test_calls_of_rooms_are_not_limited_like_clients_without_a_token(
     server: Server, alex: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(port, "MOST_NEW_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(acceptor, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(acceptor, "MOST_NEW_UNAUTHENTICATED", 3)
     replies: list[Reply] = []
 
     async def wait() -> None:

@@ -13,7 +13,7 @@ from mcp import Client
 
 from intercom.agents.rooms import mcp
 from intercom.agents.rooms.room_call import BASE_BYTES
-from intercom.rooms.tools.table import TOOLS
+from intercom.rooms.tools.room_tool_table import TOOLS
 from tests.agents.http.rig import BOTH, INITIALIZE, MODERN, read_reply, rpc, until
 from tests.agents.http.rig import modern as modern_call
 from tests.rooms.http_rig import CREATE, Server, Team, server_with_rooms

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from intercom.model.room import Message, RoomErrorCode, RoomEvent, RoomRefused, TeamRole, new_token
-from intercom.rooms import changes, document, roster
-from intercom.rooms.changes import Joined
+from intercom.rooms import document, roster, transactions
 from intercom.rooms.message_budget import Budget
+from intercom.rooms.transactions import Joined
 from intercom.store import rooms
 from intercom.store.room_database import Dialect
 from intercom.store.rooms import Seen
@@ -191,7 +191,7 @@ class AnyRoom(RuleBasedStateMachine):
         same, by = act(), author(team.joined)
         is_said = team.role is not TeamRole.READER and not team.has_left and not self.model.is_mute
         call = lambda: (  # noqa: E731
-            changes.leave(self.room.db, self.room.id, by, self.room.rules, self.room.now, same).answer
+            transactions.leave(self.room.db, self.room.id, by, self.room.rules, self.room.now, same).answer
         )
         self.make(None, call, repeatable=is_said)
         if is_said:
@@ -202,7 +202,7 @@ class AnyRoom(RuleBasedStateMachine):
     def drop(self, who: int, is_gone: bool) -> None:
         team = self.model.teams[who % len(self.model.teams)]
         limit = self.room.now + timedelta(days=1 if is_gone else -1)
-        written = changes.drop(self.room.db, self.room.id, [team.joined.team.team_id], limit, self.room.now)
+        written = transactions.drop(self.room.db, self.room.id, [team.joined.team.team_id], limit, self.room.now)
         is_done = is_gone and not (self.model.is_closed or team.has_left or team.is_dropped)
         assert bool(written.answer) == is_done
         if is_done:
@@ -215,7 +215,7 @@ class AnyRoom(RuleBasedStateMachine):
         team = self.model.teams[who % len(self.model.teams)]
         id = team.joined.team.team_id
         code = RoomErrorCode.UNAUTHORIZED if team.has_left else None
-        self.make(code, lambda: changes.rejoined(self.room.db, self.room.id, id, self.room.now), repeatable=False)
+        self.make(code, lambda: transactions.rejoined(self.room.db, self.room.id, id, self.room.now), repeatable=False)
         if code is None and team.is_dropped:
             team.is_dropped = False
             if team.role is not TeamRole.READER and not self.model.is_closed:

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms.openapi import document
 from intercom.model.room import LinkedEvidence, RoomId
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
 from intercom.store import rooms
 from tests.agents.http.rig import Reply
 from tests.rooms.http_rig import CREATE, SECRET, Server, Team, server_with_rooms

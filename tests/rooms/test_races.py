@@ -19,8 +19,8 @@ from intercom.model.room import (
     TeamRole,
     new_token,
 )
-from intercom.rooms import changes
-from intercom.rooms.changes import Author, Post, Written
+from intercom.rooms import transactions
+from intercom.rooms.transactions import Author, Post, Written
 from intercom.store import rooms
 from intercom.store.room_database import Dialect, RoomsDatabase, RoomStore
 from tests.rooms.room_driver import RULES, START, act, new_room, new_team
@@ -48,9 +48,9 @@ class Race:
         token = new_token()
         room = new_room(token)
         team = new_team(room, token, "Alex's Team")
-        work = partial(changes.open_room, room=room, convener=team, rules=RULES, now=START)
+        work = partial(transactions.open_room, room=room, convener=team, rules=RULES, now=START)
         await self.nodes[0].transact(room.id, work)
-        self.id, self.alex = room.id, changes.team_author(team)
+        self.id, self.alex = room.id, transactions.team_author(team)
 
     async def run(self, *works: Work) -> list[Any]:
         """Run these at the same time, each on the next node. Returns what they answered, or why they were refused."""
@@ -82,11 +82,13 @@ class Race:
         return found.content or ""
 
     def post(self, text: str, key: str | None = None) -> Work:
-        return partial(changes.post, room_id=self.id, posts=[Post(act(), self.alex, text, key)], rules=RULES, now=START)
+        return partial(
+            transactions.post, room_id=self.id, posts=[Post(act(), self.alex, text, key)], rules=RULES, now=START
+        )
 
     def append(self, text: str) -> Work:
         return partial(
-            changes.append,
+            transactions.append,
             room_id=self.id,
             author=self.alex,
             text=text,
@@ -98,7 +100,7 @@ class Race:
 
     def update(self, content: str, expected: int) -> Work:
         return partial(
-            changes.update,
+            transactions.update,
             room_id=self.id,
             author=self.alex,
             content=content,
@@ -111,12 +113,12 @@ class Race:
 
     def conclude(self, summary: str) -> Work:
         return partial(
-            changes.conclude, room_id=self.id, author=self.alex, summary=summary, rules=RULES, now=START, act=act()
+            transactions.conclude, room_id=self.id, author=self.alex, summary=summary, rules=RULES, now=START, act=act()
         )
 
     def join(self, name: str) -> Work:
         return partial(
-            changes.join, room_id=self.id, name=name, token=None, new_token=new_token(), rules=RULES, now=START
+            transactions.join, room_id=self.id, name=name, token=None, new_token=new_token(), rules=RULES, now=START
         )
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from intercom.model.room import Presence, Room, RoomId, Team, TeamId, TeamRole
 from intercom.rooms import concluder
-from intercom.rooms.changes import LOOP_GUARD
 from intercom.rooms.instructions import SERVER_NAME
 from intercom.rooms.roster import (
     NORMAL,
@@ -25,6 +24,7 @@ from intercom.rooms.roster import (
     team_name,
     unread,
 )
+from intercom.rooms.transactions import LOOP_GUARD
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ACTIVE, IDLE, DISCONNECTED = Presence.ACTIVE, Presence.IDLE, Presence.DISCONNECTED

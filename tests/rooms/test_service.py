@@ -18,7 +18,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, DatabaseError, InvalidArguments, InvalidState, NotFound
 from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole, team_of
 from intercom.model.room_view import RoomNews
-from intercom.rooms import changes, instructions, room, roster
+from intercom.rooms import instructions, room, roster, transactions
 from intercom.rooms.concluder import AGENTS
 from intercom.rooms.messages import Identify, ReadRoster, Watch, room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE, ROSTER_SECONDS, TAIL
@@ -367,9 +367,9 @@ async def test_a_team_that_comes_from_another_node_gets_nothing_twice(server: Vi
     alex = await create(server)
     kim = await join(alex)
     await kim.wait(1, 0)
-    post = changes.Post(str(uuid.uuid4()), changes.person("ann"), "said at another node")
+    post = transactions.Post(str(uuid.uuid4()), transactions.person("ann"), "said at another node")
     rules, now = alex.service.rules(), alex.service.now()
-    at_another = partial(changes.post, room_id=RoomId(alex.id), posts=[post], rules=rules, now=now)
+    at_another = partial(transactions.post, room_id=RoomId(alex.id), posts=[post], rules=rules, now=now)
     await alex.service.store.transact(alex.id, at_another)
     waiting = kim.begin_wait(2)
     await server.later(1)
@@ -523,7 +523,7 @@ def elsewhere(server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> Callabl
     store = server.app.rooms.store
     monkeypatch.setattr(store, "dialect", Dialect.POSTGRESQL)
 
-    async def change(room: InRoom, work: Callable[..., changes.Written[object]], **more: object) -> object:
+    async def change(room: InRoom, work: Callable[..., transactions.Written[object]], **more: object) -> object:
         more = {"room_id": room.id, "now": server.now(), "act": str(uuid.uuid4())} | more
         return (await store.transact(room.id, partial(work, **more))).answer
 
@@ -537,7 +537,7 @@ async def test_a_roster_shows_the_room_as_other_nodes_have_changed_it(
     """Their pause was not shown, and their messages were not among the unread ones."""
     alex = await create(server)
     await alex.wait(0, 0)
-    await elsewhere(alex, changes.pause, author=changes.person("ann"), reason="lunch")
+    await elsewhere(alex, transactions.pause, author=transactions.person("ann"), reason="lunch")
     shown = await alex.service.people.show(alex.id)
     assert (shown.room.paused_by, shown.room.last_sequence) == ("ann", 1)
     found = await alex.service.participants(ListParticipants(alex.id, alex.token), alex.caller)
@@ -567,7 +567,7 @@ async def test_a_team_that_left_at_another_node_reads_nothing_any_more(
     kim = await join(alex)
     assert await kim.events() == ["team_joined"]
     team = await kim.service.access.ask(RoomId(kim.id), Identify(kim.token))
-    await elsewhere(kim, changes.leave, author=changes.team_author(team), rules=kim.service.rules())
+    await elsewhere(kim, transactions.leave, author=transactions.team_author(team), rules=kim.service.rules())
     await server.later(ROSTER_SECONDS)
     assert (await refused(kim.events)).room_code is RoomErrorCode.UNAUTHORIZED
     assert (await refused(lambda: kim.wait(0, 0))).room_code is RoomErrorCode.UNAUTHORIZED
@@ -639,9 +639,13 @@ async def test_a_wait_that_needs_a_read_which_fails_is_refused_at_once(server: V
     alex = await create(server)
     waits = [alex.begin_wait(0, 30) for _ in range(2)]
     await server.later(1)
-    posts = [changes.Post(str(uuid.uuid4()), changes.person("ann"), f"{number}") for number in range(TAIL + 1)]
+    posts = [
+        transactions.Post(str(uuid.uuid4()), transactions.person("ann"), f"{number}") for number in range(TAIL + 1)
+    ]
     reads.fail_after_write = True
-    work = partial(changes.post, room_id=RoomId(alex.id), posts=posts, rules=alex.service.rules(), now=server.now())
+    work = partial(
+        transactions.post, room_id=RoomId(alex.id), posts=posts, rules=alex.service.rules(), now=server.now()
+    )
     await alex.service.access.change(RoomId(alex.id), work)
     await server.later(0.1)
     for each in waits:

@@ -16,9 +16,9 @@ from intercom.model.card import CardState
 from intercom.model.config import Config
 from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
+from intercom.sessions.chat_outbox import ChatOutbox, thread_key
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import Adopt
-from intercom.sessions.session_chat import Chat, thread_key
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.outbox import Urgency
@@ -97,7 +97,7 @@ async def test_a_person_ends_all_whose_agents_are_away_and_no_other(server: Virt
 async def test_the_top_of_its_thread_says_that_its_agent_went_and_came_back(clock: Clock, root: Path) -> None:
     """It said "active" until the next card, line or comparison, minutes after the agent had gone."""
     woken: list[None] = []
-    chat = Chat(
+    chat = ChatOutbox(
         channel_for=lambda session: "C11",
         draw_notice=lambda notice: {"text": notice.text},
         draw_root=lambda session: {"text": f"the session is {session.status.value}"},
@@ -125,7 +125,7 @@ async def test_the_top_of_its_thread_says_that_its_agent_went_and_came_back(cloc
 
 async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
     woken: list[None] = []
-    chat = Chat(
+    chat = ChatOutbox(
         channel_for=lambda session: "C11",
         draw_notice=lambda notice: {"text": notice.text},
         draw_root=lambda session: {"text": f"the session is {session.status.value}"},

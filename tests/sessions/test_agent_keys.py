@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from intercom.agents.http import request
+from intercom.agents.http import access_rules
 from intercom.sessions import agent_keys
-from intercom.web_server.request import Refusal
+from intercom.web_server.http_request import Refusal
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,6 @@ def test_a_conversation_has_a_key_that_nobody_else_has(key: str, conversation: s
 def test_a_key_in_a_url_is_never_another_agents_conversation() -> None:
     key = agent_keys.of_conversation("http:one", "codex:1@/ws").removeprefix(agent_keys.NAMED)
     with pytest.raises(Refusal):
-        request.read_identity(b"", [(b"x-intercom-agent", key.encode())])
+        access_rules.read_identity(b"", [(b"x-intercom-agent", key.encode())])
     assert not agent_keys.is_its_own(agent_keys.of_conversation("shim", "http:one@/ws"))
     assert agent_keys.is_its_own(agent_keys.of_conversation("http:one", "codex:1@/ws"))

@@ -19,8 +19,8 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions.chat_outbox import ChatOutbox, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.messages import Admit, Agent, Posted
-from intercom.sessions.session_chat import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
@@ -41,8 +41,8 @@ class Wall:
 
     woken: list[None] = field(factory=list)
 
-    def chat(self) -> Chat:
-        return Chat(
+    def chat(self) -> ChatOutbox:
+        return ChatOutbox(
             channel_for=lambda session: channel_of(CONFIG, session),
             draw_notice=lambda notice: {"text": f"{notice.level}: {notice.text}"},
             draw_root=lambda session: {"text": f"thread of {session.id}"},
@@ -212,7 +212,7 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
     async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
         agent = await arrive(server, root)
         await begin(server, agent)
-    moved = Chat(lambda session: "C22", lambda notice: {"text": notice.text}, lambda session: {}, lambda: None)
+    moved = ChatOutbox(lambda session: "C22", lambda notice: {"text": notice.text}, lambda session: {}, lambda: None)
     async with virtual_server(root.parent, clock, CONFIG, chat=moved) as server:
         agent = await server.arrive(root)
         await begin(server, agent, "two")

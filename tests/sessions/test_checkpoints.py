@@ -35,7 +35,7 @@ from intercom.model.request import Operation, OperationKind, PromptType, RiskLev
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.sessions.checkpoints import archive
 from intercom.sessions.checkpoints import restore as checkpoints_restore
-from intercom.sessions.checkpoints.messages import SweepContents
+from intercom.sessions.checkpoints.checkpoint_messages import SweepContents
 from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.messages import Adopt, Agent, AskPermission
 from intercom.sessions.processes.spawner import AgentProcesses
@@ -250,7 +250,7 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
 
     # Whoever takes the session over finds the same requests, and the checkpoint it comes from.
     new = Agent("new", "client", str(root))
-    server.app.presence.came("new", "door")
+    server.app.connected_agents.came("new", "door")
     adopted = server.begin(partial(server.ask, "registry", Adopt(new, done.successor_id)))
     await server.later(5)
     assert await adopted() == done.successor_id

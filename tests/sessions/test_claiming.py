@@ -46,7 +46,7 @@ def claimant(id: str = "s-1", client: str | None = "client") -> Agent:
 
 
 async def come(server: VirtualServer, id: str = "s-1") -> AgentClient:
-    server.app.presence.came(key_of(id), "door")
+    server.app.connected_agents.came(key_of(id), "door")
     return AgentClient(server, claimant(id), await server.ask("registry", Admit(claimant(id))))
 
 
@@ -62,7 +62,7 @@ async def test_who_brings_the_id_gets_the_session_with_its_workspace(server: Vir
     assert (await row(server)).client_name == "client"
     request = (await agent.propose()).request_id
     assert (await server.app.service.card(request)).workspace_root == str(root)
-    assert [each.workspace for each in server.app.presence.here.values()] == [str(root)]
+    assert [each.workspace for each in server.app.connected_agents.here.values()] == [str(root)]
     assert len(await server.app.service.sessions()) == 1
 
 
@@ -73,7 +73,7 @@ async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(cloc
     async with virtual_server(root.parent, clock) as server:
         await server.decide(id, Decision.APPROVE)
         back = await come(server)
-        server.app.presence.came(key_of("s-1"), "another door")
+        server.app.connected_agents.came(key_of("s-1"), "another door")
         assert await server.ask("registry", Admit(claimant(client="another"))) == "s-1"
         assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
         # What it said of itself first is what it is called.
@@ -121,7 +121,7 @@ async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(server:
 async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(server: VirtualServer, root: Path) -> None:
     await made_for_an_agent(server, root)
     door = AgentConnection(
-        server.app.system, server.app.config, server.app.presence, "shim", None, "/", session_id="s-1"
+        server.app.system, server.app.config, server.app.connected_agents, "shim", None, "/", session_id="s-1"
     )
 
     async def no_roots() -> list[str]:

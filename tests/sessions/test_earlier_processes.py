@@ -23,7 +23,7 @@ from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.request import Operation, OperationKind, RiskLevel
 from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, FindEarlier, Opened, key_of
+from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, FindEarlier, RecordedRequest, key_of
 from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS, START_GRACE_SECONDS
 from intercom.sessions.request_kinds import APPROVED
 from intercom.sessions.tools import check_clearance, check_diff, ping, reboot, transmit
@@ -71,7 +71,7 @@ class Process:
         self.connection = AgentConnection(
             server.app.system,
             server.app.config,
-            server.app.presence,
+            server.app.connected_agents,
             key or uuid.uuid4().hex,
             str(root),
             None,
@@ -83,7 +83,7 @@ class Process:
         """What the session answers to one call: a request that was opened, or an answer. Nothing waits."""
         async with self.connection.answering(TOOLS[type(given)], given, self.caller, 1, None) as call:
             reply = await call.ask(evolve(call.given, call=call.name))
-            if isinstance(reply, Opened):
+            if isinstance(reply, RecordedRequest):
                 call.request_id = reply.request_id
                 return reply
             assert isinstance(reply, Answered)
@@ -100,7 +100,7 @@ class Process:
 async def applied(process: Process, id: str) -> str:
     """What becomes of an approved change."""
     said = await process.ask(CheckDiff(id))
-    return str((said.answered.answer if isinstance(said, Opened) else said).status)
+    return str((said.answered.answer if isinstance(said, RecordedRequest) else said).status)
 
 
 async def asked_and_ended(server: VirtualServer, root: Path, **process: Any) -> str:

@@ -56,7 +56,7 @@ async def test_an_agent_that_left_while_the_reception_was_down_is_gone(server: V
     await server.later(GRACE_SECONDS)
     assert await status(agent) is SessionStatus.INTERRUPTED
     assert await status(other) is SessionStatus.ACTIVE
-    assert server.app.presence.here.keys() == {"other"}
+    assert server.app.connected_agents.here.keys() == {"other"}
 
 
 async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(
@@ -69,7 +69,7 @@ async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(
         server.back("agent")
     await server.later(GRACE_SECONDS)
     assert await status(agent) is SessionStatus.ACTIVE
-    assert server.app.presence.here.keys() == {"agent"}
+    assert server.app.connected_agents.here.keys() == {"agent"}
 
 
 async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_is_back(

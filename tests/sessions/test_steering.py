@@ -13,7 +13,7 @@ import trio.testing
 
 from actors.testing import inject
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.call import Call
+from intercom.agents.tool_call import ToolCall
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, SteeringSettings
 from intercom.model.decision import Decision
@@ -45,7 +45,7 @@ from intercom.sessions.registry import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
-from intercom.sessions.tools.table import BY_NAME
+from intercom.sessions.tools.tool_table import BY_NAME
 from tests.support.crash_points import calling
 from tests.support.virtual_server import AgentClient, Pending, VirtualServer, partial_ask, virtual_server
 
@@ -393,12 +393,14 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
 ) -> None:
     agent, other = [await server.arrive(root, key) for key in ("a", "b")]
     await task(server, "one", workspace=str(root))
-    door = AgentConnection(server.app.system, server.app.config, server.app.presence, "a", str(root), None)
+    door = AgentConnection(server.app.system, server.app.config, server.app.connected_agents, "a", str(root), None)
     door.opened()
     call = agent.call()
     (instruction,) = (await agent.ask(Reboot(call=call))).instructions
     # It has its result, works for long without a call, and counts as gone.
-    told = Call(call, BY_NAME["reboot"], agent.session_id, server.app.system.named(f"session/{agent.session_id}"), None)
+    told = ToolCall(
+        call, BY_NAME["reboot"], agent.session_id, server.app.system.named(f"session/{agent.session_id}"), None
+    )
     told.delivery = Delivery(call, (), (instruction.id,))
     door.close_call(told)
     door.deliveries.written(call)

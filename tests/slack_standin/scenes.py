@@ -18,7 +18,7 @@ from intercom.operators.slack.amendment_forms import draw_changes, draw_edit, dr
 from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.runner import Runs, build
-from intercom.operators.slack.commands.table import TITLES
+from intercom.operators.slack.commands.slash_command_table import TITLES
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
 from intercom.operators.slack.draw.cards import processing

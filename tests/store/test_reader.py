@@ -13,8 +13,8 @@ import trio.testing
 
 from intercom.model.errors import DatabaseError
 from intercom.store import audit, sessions
-from intercom.store.client import Reader
 from intercom.store.database import Database, open_database
+from intercom.store.handles import Reader
 
 from . import cases
 

@@ -27,6 +27,7 @@ from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.request import RiskLevel
 from intercom.operators.router_messages import Channel, Subscribe
+from intercom.sessions.chat_outbox import ChatOutbox
 from intercom.sessions.housekeeping import WATCH_SECONDS
 from intercom.sessions.messages import (
     Admit,
@@ -36,10 +37,9 @@ from intercom.sessions.messages import (
     Answered,
     AwaitDecision,
     Describe,
-    Opened,
+    RecordedRequest,
     ToolRequest,
 )
-from intercom.sessions.session_chat import Chat
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.room_database import WRITER, SqliteRooms
 from intercom.store.writer_messages import Transact
@@ -112,7 +112,7 @@ class AgentClient:
 
     async def propose(
         self, path: str = "a.txt", diff: str = "a\n", risk: RiskLevel = RiskLevel.LOW, call: str | None = None
-    ) -> Opened[Any]:
+    ) -> RecordedRequest[Any]:
         asked = CheckClearance(f"change {path}", diff, path, risk_level=risk, call=call or self.call())
         return await self.ask(asked)
 
@@ -133,19 +133,19 @@ class VirtualServer:
     async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> AgentClient:
         """An agent connects."""
         agent = Agent(key, client, str(root))
-        self.app.presence.came(key, "connection")
+        self.app.connected_agents.came(key, "connection")
         return AgentClient(self, agent, await self.ask("registry", Admit(agent)))
 
     def back(self, *keys: str) -> None:
         """These agents' connections are up again."""
         for key in keys:
-            self.app.presence.came(key, "connection")
+            self.app.connected_agents.came(key, "connection")
         self.app.system.named("registry").tell(AgentsHere(keys))
 
     def gone(self, *keys: str, for_good: bool = False) -> None:
         """These agents' connections are gone."""
         for key in keys:
-            self.app.presence.left(key, "connection")
+            self.app.connected_agents.left(key, "connection")
         self.app.system.named("registry").tell(AgentsGone(keys, for_good))
 
     async def ask(self, name: str, message: Request[R]) -> R:
@@ -253,12 +253,17 @@ class Pending(Generic[R]):
 
 
 #: A chat channel that is set up, and shows no session anywhere.
-SILENT_CHAT = Chat(lambda _session: None, lambda _notice: {}, lambda _session: {}, lambda: None)
+SILENT_CHAT = ChatOutbox(lambda _session: None, lambda _notice: {}, lambda _session: {}, lambda: None)
 
 
 @asynccontextmanager
 async def virtual_server(
-    root: Path, clock: trio.testing.MockClock, config: Config | None = None, *, chat: Chat | None = None, **more: Any
+    root: Path,
+    clock: trio.testing.MockClock,
+    config: Config | None = None,
+    *,
+    chat: ChatOutbox | None = None,
+    **more: Any,
 ) -> AsyncIterator[VirtualServer]:
     """A server whose database lies in `root`; a second one there finds what the first left. `more` is the server's."""
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from intercom.workspace import gitignore
-from intercom.workspace.snapshot import snapshot
+from intercom.workspace.manifest import take_manifest
 from tests.support.machine_speed import is_below
 from tests.workspace.test_against_git import ENVIRONMENT, GIT
 
@@ -80,7 +80,7 @@ def test_the_files_of_a_checkpoint_are_those_that_git_would_add(
 ) -> None:
     root = tmp_path_factory.mktemp("ignore")
     fill(root, paths, rules)
-    assert set(snapshot(root).files) == seen_by_git(root)
+    assert set(take_manifest(root).files) == seen_by_git(root)
     shutil.rmtree(root)
 
 
@@ -96,14 +96,14 @@ def test_a_path_alone_is_judged_as_on_the_walk(
         str(file.parent.relative_to(root)).removeprefix("."): gitignore.read_rules(file.read_bytes())
         for file in root.rglob(".gitignore")
     }
-    assert {each for each in everything if not gitignore.ignored_by(read, each)} == set(snapshot(root).files)
+    assert {each for each in everything if not gitignore.ignored_by(read, each)} == set(take_manifest(root).files)
     shutil.rmtree(root)
 
 
 def test_a_file_written_on_another_system_is_read_like_any_other(tmp_path: Path) -> None:
     fill(tmp_path, ["a.log", "b.txt"], {})
     (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\r\n")
-    assert set(snapshot(tmp_path).files) == {".gitignore", "b.txt"} == seen_by_git(tmp_path)
+    assert set(take_manifest(tmp_path).files) == {".gitignore", "b.txt"} == seen_by_git(tmp_path)
 
 
 def test_rules_behind_a_link_do_not_count(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_rules_behind_a_link_do_not_count(tmp_path: Path) -> None:
     fill(root, ["a.log"], {})
     (tmp_path / "rules").write_text("*.log\n")
     (root / ".gitignore").symlink_to(tmp_path / "rules")
-    assert set(snapshot(root).files) == {".gitignore", "a.log"} == seen_by_git(root)
+    assert set(take_manifest(root).files) == {".gitignore", "a.log"} == seen_by_git(root)
 
 
 @pytest.mark.parametrize(

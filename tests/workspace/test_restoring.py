@@ -14,7 +14,7 @@ from intercom.model import crash_points
 from intercom.model.checkpoint import DivergenceKind, Manifest, manifest_of
 from intercom.model.errors import ApplyStuck, FileError
 from intercom.store.checkpoints import Contents, OpenContents
-from intercom.workspace.snapshot import digest, divergences, snapshot
+from intercom.workspace.manifest import digest, divergences, take_manifest
 from tests.workspace import trees
 from tests.workspace.test_transaction import Stopping
 from tests.workspace.transactions import RESTORE, checkpoint, of_restore, planned
@@ -29,7 +29,7 @@ def changed(base: Path, before: Tree, data: st.DataObject) -> Iterator[tuple[Pat
     root = base / "work"
     with Contents(base / "contents.db", 2**30).open() as contents:
         trees.put(root, before)
-        made = snapshot(root, store=contents)
+        made = take_manifest(root, store=contents)
         contents.flush()
         after = data.draw(trees.changed(before))
         trees.put(root, after)
@@ -48,14 +48,14 @@ def test_what_a_checkpoint_held_is_there_again(
     tmp_path_factory: pytest.TempPathFactory, before: Tree, data: st.DataObject
 ) -> None:
     with changed(tmp_path_factory.mktemp("trees"), before, data) as (root, contents, then, after):
-        found = divergences(then, snapshot(root, also=then.files))
+        found = divergences(then, take_manifest(root, also=then.files))
         assert {each.path: each.kind for each in found} == expected(before, after)
         assert not planned(root, then).blocked
         made = of_restore(root, then, contents.read)
         made.stage()
         made.roll_forward()
         assert trees.found(root) == before
-        assert not divergences(then, snapshot(root))
+        assert not divergences(then, take_manifest(root))
         assert not list(root.rglob(".intercom*"))
 
 
@@ -152,7 +152,7 @@ def test_a_content_that_is_gone_or_damaged_is_told_before_anything_is_touched(tm
     root = tmp_path / "work"
     with Contents(tmp_path / "contents.db", 2**30).open() as contents:
         trees.put(root, RESTORE.after)
-        then = snapshot(root, store=contents)
+        then = take_manifest(root, store=contents)
         contents.flush()
         trees.put(root, RESTORE.before)
         contents.db.execute("update content set data = x'00'")
@@ -171,7 +171,7 @@ def test_no_link_leads_out_of_the_workspace(tmp_path: Path) -> None:
     trees.put(outside, {"x": Thing(b"mine\n", 0o644)})
     then, contents = checkpoint(root, {"d/x": Thing(b"x\n", 0o644)})
     trees.put(root, {"d": Thing(bytes(outside), 0)})
-    found = divergences(then, snapshot(root, also=then.files))
+    found = divergences(then, take_manifest(root, also=then.files))
     assert [(each.path, each.kind) for each in found] == [("d", ADDED), ("d/x", DELETED)]
     assert [each.why for each in planned(root, then, exact=False).blocked] == ["d is a file or link now"]
     made = of_restore(root, then, contents.get)
@@ -186,7 +186,7 @@ def test_the_digest_changes_with_what_a_diverged_file_holds(tmp_path: Path) -> N
     then, _ = checkpoint(tmp_path / "then", RESTORE.after)
 
     def of() -> str:
-        now = snapshot(root, also=then.files)
+        now = take_manifest(root, also=then.files)
         return digest(divergences(then, now), now)
 
     first = of()

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from intercom.model.checkpoint import Manifest
 from intercom.workspace import change_plan, proposal, transaction
-from intercom.workspace.snapshot import RestorePlan, divergences, plan_restore, snapshot
+from intercom.workspace.manifest import RestorePlan, divergences, plan_restore, take_manifest
 from intercom.workspace.transaction import Step
 from tests.workspace import trees
 from tests.workspace.trees import Thing, Tree
@@ -61,13 +61,13 @@ def of_proposal(root: Path, text: str, path: str = "f", tag: str = "r1") -> Tran
 
 
 def planned(root: Path, then: Manifest, missing: frozenset[str] = frozenset(), *, exact: bool = True) -> RestorePlan:
-    now = snapshot(root, also=then.files)
+    now = take_manifest(root, also=then.files)
     return plan_restore(root, then, now, divergences(then, now), missing, exact=exact)
 
 
 def of_restore(root: Path, then: Manifest, read: Callable[[str], bytes | None], *, exact: bool = True) -> Transaction:
     plan = planned(root, then, exact=exact)
-    return Transaction(root, transaction.prepare(root, "r1", plan.steps, snapshot(root).root_id), read)
+    return Transaction(root, transaction.prepare(root, "r1", plan.steps, take_manifest(root).root_id), read)
 
 
 @frozen
@@ -157,7 +157,7 @@ def checkpoint(base: Path, tree: Tree) -> tuple[Manifest, Contents]:
     """The manifest and the contents of a workspace that held this."""
     contents = Contents()
     trees.put(base, tree)
-    return snapshot(base, store=contents), contents
+    return take_manifest(base, store=contents), contents
 
 
 def _restore(root: Path) -> Transaction:

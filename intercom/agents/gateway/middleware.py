@@ -36,23 +36,23 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from intercom.agents import call as agents_call
+from intercom.agents import tool_call as agents_call
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.call import Call, error_content, paused_content
-from intercom.agents.gateway.agent_port import LEVELS, LOG_LEVEL_KEY, ClientPort, Context, port_of
+from intercom.agents.gateway.client_peer import LEVELS, LOG_LEVEL_KEY, ClientPeer, Context, peer_of
 from intercom.agents.gateway.open_calls import CAPABILITIES_TO_ASK, NOBODY, OpenCalls
 from intercom.agents.gateway.search_tools import NAMES as SEARCH_NAMES
 from intercom.agents.gateway.search_tools import SearchMode
 from intercom.agents.mcp_request import caller_of, connection_and_response
+from intercom.agents.tool_call import ToolCall, error_content, paused_content
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.call_cards import Target
 from intercom.gateway.calls import Answer, Approval, ApprovalPending, GatewayCaller
 from intercom.gateway.catalog import SEPARATOR
 from intercom.gateway.journal import JournalError
 from intercom.gateway.messages import CallFailed, GatewayRefused, InvocationStatus, RpcError
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.offers import PROMPTS, RESOURCES, Place
 from intercom.gateway.service import Gateway
-from intercom.gateway.snapshot import Snapshot
 from intercom.model.errors import IntercomError, Paused, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.metrics import Measured, ToolCalled
@@ -267,11 +267,11 @@ class GatewayMiddleware:
             return
         connection, _ = connection_and_response(ctx)
         # The channel outside of requests is private, too.
-        port = ClientPort(connection.name, {}, ctx.session._connection.outbound)
+        peer = ClientPeer(connection.name, {}, ctx.session._connection.outbound)
 
         def changed() -> None:
             for kind in ("tools", "resources", "prompts"):
-                port.notify(f"notifications/{kind}/list_changed", {})
+                peer.notify(f"notifications/{kind}/list_changed", {})
 
         self.gateway.listen(connection.name, changed)
         self._leave_with(connection)
@@ -384,12 +384,12 @@ class GatewayMiddleware:
         if ctx.method == "resources/unsubscribe":
             self.gateway.watchers.unwatch(connection.name, place)
             return self._finished(ctx, {})
-        port = ClientPort(connection.name, {}, ctx.session._connection.outbound)
+        peer = ClientPeer(connection.name, {}, ctx.session._connection.outbound)
 
         def changed() -> None:
             # Its role may have changed meanwhile.
             if self.gateway.find_resource(agent, shown) is not None:
-                port.notify("notifications/resources/updated", {"uri": shown})
+                peer.notify("notifications/resources/updated", {"uri": shown})
 
         self._leave_with(connection)
         if not self.gateway.watchers.watch(connection.name, {place: changed}):
@@ -491,7 +491,7 @@ class GatewayMiddleware:
         operator says to the agent: nothing unless `tells`, which says that the result has a place for it."""
         connection, response = connection_and_response(ctx)
         caller = caller_of(ctx)
-        port = port_of(ctx, connection.name, self._levels.get(connection.name))
+        peer = peer_of(ctx, connection.name, self._levels.get(connection.name))
         params = ctx.params or {}
         state = params.get("requestState")
         owner = NOBODY if connection.anonymous else connection.name
@@ -504,7 +504,7 @@ class GatewayMiddleware:
             result: JsonObject = {}
             asking = GatewayCaller(
                 identity=_identity(ctx, call.session_id),
-                port=port,
+                peer=peer,
                 run_id=call.session_id,
                 ask=partial(_ask, call, connection.client_name or "agent", rejected),
                 call=caller.call_name,
@@ -516,10 +516,10 @@ class GatewayMiddleware:
             try:
                 if self._held.is_open_call(state):
                     answers = params.get("inputResponses")
-                    result = await self._held.resume(owner, label, port, token, str(state), answers)
-                elif asking.modern and port.capabilities.keys() & CAPABILITIES_TO_ASK:
+                    result = await self._held.resume(owner, label, peer, token, str(state), answers)
+                elif asking.modern and peer.capabilities.keys() & CAPABILITIES_TO_ASK:
                     result = await self._held.run(
-                        owner, label, port, token, lambda asked: act(evolve(asking, port=asked))
+                        owner, label, peer, token, lambda asked: act(evolve(asking, peer=asked))
                     )
                 else:
                     result = await act(asking)
@@ -528,7 +528,7 @@ class GatewayMiddleware:
                     raise
                 refusal = refused
             finally:
-                await port.close()
+                await peer.close()
             if not tells or refusal is not None or result.get("resultType") == "input_required":
                 answered = _untold(call, answered)
             if rejected:
@@ -562,7 +562,7 @@ def _identity(ctx: Context, session_id: str | None = None) -> AgentIdentity:
     )
 
 
-def _has_said(snapshot: Snapshot, downstream: str) -> bool:
+def _has_said(snapshot: OfferSnapshot, downstream: str) -> bool:
     """Whether a downstream has said what it offers, now or in an earlier run."""
     offer = snapshot.offers.get(downstream)
     return offer is not None and bool(offer.version or offer.tools)
@@ -574,7 +574,7 @@ def _progress_token(ctx: Context) -> str | int | None:
     return token if isinstance(token, str | int) and not isinstance(token, bool) else None
 
 
-async def _ask(call: Call, client: str, rejected: list[str], operation: Operation) -> Approval:
+async def _ask(call: ToolCall, client: str, rejected: list[str], operation: Operation) -> Approval:
     """Ask the policy, then a person, whether a call may be sent. An approval is used up by the answer "allowed", and a
     rejection is added to `rejected`."""
     # The name tells a repetition after a crash from another call with the same arguments.
@@ -590,7 +590,7 @@ async def _ask(call: Call, client: str, rejected: list[str], operation: Operatio
     return Approval(said, answer.request_id, answer.reason)
 
 
-def _untold(call: Call, answered: Answered[object]) -> Answered[object]:
+def _untold(call: ToolCall, answered: Answered[object]) -> Answered[object]:
     """Leave what is told to the agent to another result."""
     if call.delivery is not None:
         call.session.tell(Undeliver((call.name,)))

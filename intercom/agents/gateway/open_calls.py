@@ -18,9 +18,9 @@ import outcome
 import trio
 from attrs import define, field
 
-from intercom.agents.gateway.agent_port import ClientPort
+from intercom.agents.gateway.client_peer import ClientPeer
 from intercom.gateway.messages import RpcError
-from intercom.gateway.multiplexer import PROGRESS
+from intercom.gateway.rpc_multiplexer import PROGRESS
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import Json, JsonObject
 
@@ -75,21 +75,21 @@ class _OpenCall:
 
 
 @define(eq=False)
-class AskedPort:
+class AskedPeer:
     """The client of an agent of 2026-07-28: what a downstream asks is put into the result of its call.
 
-    `port` is that of the request that waits for the call now, `token` the progress token of that request. `id` is that
+    `peer` is that of the request that waits for the call now, `token` the progress token of that request. `id` is that
     of the first request, also if an agent without a name continues over another connection.
     """
 
     id: str
-    port: ClientPort
+    peer: ClientPeer
     token: str | int | None
     _held: _OpenCall
 
     @property
     def capabilities(self) -> JsonObject:
-        return self.port.capabilities
+        return self.peer.capabilities
 
     def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification to the request that waits now. Each request has a progress token of its own."""
@@ -97,7 +97,7 @@ class AskedPort:
             if self.token is None:
                 return
             params = {**params, "progressToken": self.token}
-        self.port.notify(method, params)
+        self.peer.notify(method, params)
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         """Ask the agent, and wait for its next call. Raises RpcError if its client cannot be asked or does not come
@@ -124,7 +124,7 @@ class AskedPort:
 class OpenCalls:
     """The held calls of all agents. The owner of one is its agent, or `NOBODY`: then the state alone gives access."""
 
-    _held: dict[str, tuple[_OpenCall, AskedPort]] = field(factory=dict, init=False)
+    _held: dict[str, tuple[_OpenCall, AskedPeer]] = field(factory=dict, init=False)
 
     @staticmethod
     def is_open_call(state: Json) -> bool:
@@ -135,15 +135,15 @@ class OpenCalls:
         self,
         owner: str,
         label: str,
-        port: ClientPort,
+        peer: ClientPeer,
         token: str | int | None,
-        act: Callable[[AskedPort], Awaitable[JsonObject]],
+        act: Callable[[AskedPeer], Awaitable[JsonObject]],
     ) -> JsonObject:
-        """Carry out a call whose downstream may ask the agent through the port that `act` gets. Returns its result, or
+        """Carry out a call whose downstream may ask the agent through the peer that `act` gets. Returns its result, or
         an `input_required` one, after which the call goes on. `label` is what is called. Raises what `act` raises.
         Cancelling this cancels the call."""
         held = _OpenCall(owner, label)
-        asked = AskedPort(port.id, port, token, held)
+        asked = AskedPeer(peer.id, peer, token, held)
 
         async def carry_out() -> None:
             # No exception may leave a system task.
@@ -162,7 +162,7 @@ class OpenCalls:
         return await self._wait(held, asked)
 
     async def resume(
-        self, owner: str, label: str, port: ClientPort, token: str | int | None, state: str, answers: Json
+        self, owner: str, label: str, peer: ClientPeer, token: str | int | None, state: str, answers: Json
     ) -> JsonObject:
         """Give a held call the agent's answers, and wait on. As `run`. Raises IntercomError if the state does not
         belong to a held call of this owner for the same tool."""
@@ -170,7 +170,7 @@ class OpenCalls:
         if held is None or asked is None or (held.owner, held.label) != (owner, label):
             raise IntercomError(_OVER, code="invalid_state")
         del self._held[state]
-        asked.port, asked.token = port, token
+        asked.peer, asked.token = peer, token
         given = answers if isinstance(answers, dict) else {}
         # A question that came later is not answered yet: the agent does not know it.
         for key in held.shown:
@@ -180,7 +180,7 @@ class OpenCalls:
                 question.answered.set()
         return await self._wait(held, asked)
 
-    async def _wait(self, held: _OpenCall, asked: AskedPort) -> JsonObject:
+    async def _wait(self, held: _OpenCall, asked: AskedPeer) -> JsonObject:
         try:
             while held.result is None and not held.questions:
                 await held.changed.wait()

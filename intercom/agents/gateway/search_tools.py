@@ -27,9 +27,9 @@ from intercom.agents import schemas
 from intercom.gateway.assignments import AgentIdentity, narrowed_by
 from intercom.gateway.calls import GatewayCaller
 from intercom.gateway.catalog import SEPARATOR, Catalog, Entry
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.roles import ANY, Effect
 from intercom.gateway.search import ToolIndex, nearest_names
-from intercom.gateway.snapshot import Snapshot
 from intercom.gateway.tool_arguments import misfits_of
 from intercom.model import limits
 from intercom.model.errors import IntercomError, NotFound
@@ -95,7 +95,7 @@ Call a tool that {SEARCH_TOOLS} found, and return its result. The arguments must
 {SEARCH_TOOLS} returned for it."""
 
 
-def definitions(snapshot: Snapshot, agent: AgentIdentity) -> tuple[JsonObject, ...]:
+def definitions(snapshot: OfferSnapshot, agent: AgentIdentity) -> tuple[JsonObject, ...]:
     """Return both tools as `tools/list` shows them to an agent; none if it has no downstream to search.
 
     This follows from the configuration alone. What downstreams offer, and whether they are connected, changes nothing.
@@ -131,7 +131,7 @@ class SearchMode:
     search, and again at the first one after a downstream's tools have changed.
     """
 
-    snapshot: Callable[[], Snapshot]
+    snapshot: Callable[[], OfferSnapshot]
     call_tool: Callable[[GatewayCaller, str, JsonObject], Awaitable[JsonObject]]
     _index: ToolIndex | None = field(default=None, init=False)
     _building: trio.Lock = field(factory=trio.Lock, init=False)
@@ -201,7 +201,7 @@ class SearchMode:
 # --- who may find what -----------------------------------------------------------------------------------------------
 
 
-def _reachable(snapshot: Snapshot, agent: AgentIdentity) -> list[str]:
+def _reachable(snapshot: OfferSnapshot, agent: AgentIdentity) -> list[str]:
     """Return the searched downstreams of which the agent's role may call anything, as the rules say."""
     role, _ = snapshot.role_of(agent)
     if role is None or not snapshot.has_search:
@@ -220,7 +220,7 @@ def _reachable(snapshot: Snapshot, agent: AgentIdentity) -> list[str]:
     ]
 
 
-def _may(snapshot: Snapshot, agent: AgentIdentity, entry: Entry) -> bool:
+def _may(snapshot: OfferSnapshot, agent: AgentIdentity, entry: Entry) -> bool:
     """Whether an agent finds a tool: it is exposed by search, and the agent may call it."""
     return snapshot.is_searched(entry) and snapshot.decide(agent, entry.downstream, entry.tool) is not Effect.DENY
 
@@ -228,7 +228,7 @@ def _may(snapshot: Snapshot, agent: AgentIdentity, entry: Entry) -> bool:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def _found(snapshot: Snapshot, agent: AgentIdentity, entries: tuple[Entry, ...]) -> JsonObject:
+def _found(snapshot: OfferSnapshot, agent: AgentIdentity, entries: tuple[Entry, ...]) -> JsonObject:
     """Return the answer of a search. Schemas that would make it too long are left out."""
     if not entries:
         return {
@@ -253,7 +253,7 @@ def _found(snapshot: Snapshot, agent: AgentIdentity, entries: tuple[Entry, ...])
     return {"tools": tools, "message": "some schemas are left out, because they are long: search for one tool's name"}
 
 
-def _tools_of(snapshot: Snapshot, agent: AgentIdentity, downstream: str) -> JsonObject:
+def _tools_of(snapshot: OfferSnapshot, agent: AgentIdentity, downstream: str) -> JsonObject:
     """Return the answer that lists the tools of one downstream."""
     entries = [
         entry for entry in snapshot.catalog.entries if entry.downstream == downstream and _may(snapshot, agent, entry)
@@ -266,7 +266,7 @@ def _tools_of(snapshot: Snapshot, agent: AgentIdentity, downstream: str) -> Json
     return {"tools": tools, "message": f"{more}search for a tool's name to get its inputSchema"}
 
 
-def _downstreams(snapshot: Snapshot, agent: AgentIdentity, reachable: list[str]) -> JsonObject:
+def _downstreams(snapshot: OfferSnapshot, agent: AgentIdentity, reachable: list[str]) -> JsonObject:
     """Return the answer that lists the downstreams of which an agent may call anything."""
     count: dict[str, int] = {}
     for entry in snapshot.catalog.entries:
@@ -297,7 +297,7 @@ def _misfit(entry: Entry, faults: tuple[str, ...]) -> JsonObject:
     }
 
 
-def _no_tool(snapshot: Snapshot, agent: AgentIdentity, name: str) -> str:
+def _no_tool(snapshot: OfferSnapshot, agent: AgentIdentity, name: str) -> str:
     downstream = name.partition(SEPARATOR)[0]
     if downstream in _reachable(snapshot, agent) and not _is_known(snapshot, downstream):
         return f"no tool is called {name[:80]!r} now: {_why_none(snapshot, downstream)}"
@@ -317,7 +317,7 @@ def _no_downstream(name: str, reachable: list[str]) -> str:
     )
 
 
-def _why_none(snapshot: Snapshot, downstream: str) -> str:
+def _why_none(snapshot: OfferSnapshot, downstream: str) -> str:
     if _is_known(snapshot, downstream):
         return f"{downstream} has no tool that you may call"
     if not snapshot.configs[downstream].enabled:
@@ -328,7 +328,7 @@ def _why_none(snapshot: Snapshot, downstream: str) -> str:
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
-def _is_known(snapshot: Snapshot, downstream: str) -> bool:
+def _is_known(snapshot: OfferSnapshot, downstream: str) -> bool:
     """Whether the tools of a downstream are known: it was connected, and has said them."""
     offer = snapshot.offers.get(downstream)
     return offer is not None and bool(offer.version or offer.tools)
@@ -339,7 +339,7 @@ def _schema_of(entry: Entry) -> JsonObject:
     return dict(schema) if isinstance(schema, Mapping) else {"type": "object"}
 
 
-def _introduced_tool(snapshot: Snapshot, agent: AgentIdentity, entry: Entry, most: int) -> JsonObject:
+def _introduced_tool(snapshot: OfferSnapshot, agent: AgentIdentity, entry: Entry, most: int) -> JsonObject:
     """Return a tool without its schema: its name, its downstream, and its description on one line."""
     said = entry.definition.get("description") or entry.definition.get("title")
     line = _cut(said if isinstance(said, str) else "", most)
@@ -348,14 +348,14 @@ def _introduced_tool(snapshot: Snapshot, agent: AgentIdentity, entry: Entry, mos
     return {"name": entry.name, "downstream": entry.downstream, "description": line}
 
 
-def _introduced(snapshot: Snapshot, name: str) -> str:
+def _introduced(snapshot: OfferSnapshot, name: str) -> str:
     """Return a downstream's name with its description from the configuration. What a downstream says of itself is left
     out: it stands in every agent's list, and nobody has approved it."""
     said = _cut(snapshot.configs[name].description, _NAMED_FOR)
     return f"{name} ({said})" if said else name
 
 
-def _purpose(snapshot: Snapshot, name: str) -> str:
+def _purpose(snapshot: OfferSnapshot, name: str) -> str:
     """Return what a downstream is for: as its file says, or as the first line of its own instructions."""
     offer = snapshot.offers.get(name)
     instructions = offer.instructions.strip() if offer is not None else ""

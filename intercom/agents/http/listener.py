@@ -19,8 +19,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actors import Actor, Name
-from intercom.agents.http import request
-from intercom.agents.http.request import Rules, rpc_form
+from intercom.agents.http import access_rules
+from intercom.agents.http.access_rules import Rules, rpc_form
 from intercom.agents.http.sessions import ConnectionFactory
 from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
@@ -37,9 +37,9 @@ from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.metrics import HttpFailed, Measured, Page
-from intercom.store.client import StoreUnavailable
-from intercom.web_server.port import ConnectionProcesses, Port, open_port, why_not_open
-from intercom.web_server.request import Refusal, answer, too_many, unknown_path, wrong_method
+from intercom.store.handles import StoreUnavailable
+from intercom.web_server.acceptor import Acceptor, ConnectionProcesses, open_port, why_not_open
+from intercom.web_server.http_request import Refusal, answer, too_many, unknown_path, wrong_method
 from intercom.web_server.server import Connection, HttpServer
 
 log = logging.getLogger("intercom.http")
@@ -233,7 +233,7 @@ class Serving:
         if self._rooms is not None:
             agents[rooms_mcp.PATH] = self._rooms.mcp
         application: ASGIApp = Site(
-            request.rules(at.factory.config, status.port, status.token),
+            access_rules.rules(at.factory.config, status.port, status.token),
             agents,
             {page.path: page for page in at.pages},
             self._clients.look,
@@ -253,7 +253,7 @@ class Serving:
             )
         self._server = HttpServer(application, rpc_form)
         most = MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS
-        self._port = Port(self._server, most, self._clients.closed)
+        self._port = Acceptor(self._server, most, self._clients.closed)
         status.counts = self._counts
 
     def _hides(self, connection: Connection) -> bool:

@@ -21,13 +21,13 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from actors import System
 from intercom.agents.agent_connection import AgentConnection, PendingResponse, Workspaces
-from intercom.agents.http.request import Identity
+from intercom.agents.http.access_rules import Identity
 from intercom.local.processes import is_running
 from intercom.model.config import Config
 from intercom.sessions import agent_keys
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.messages import key_of
-from intercom.sessions.presence import Presence
-from intercom.web_server.request import too_many
+from intercom.web_server.http_request import too_many
 
 #: The limits of one session's log, in events and bytes, and of all logs, in bytes. The oldest events go first.
 MOST_EVENTS = 256
@@ -61,9 +61,9 @@ class LogMemory:
 
     most: int = ALL_BYTES
     taken: int = 0
-    logs: dict[int, EventLog] = field(factory=dict, init=False)
+    logs: dict[int, SessionLog] = field(factory=dict, init=False)
 
-    def added(self, log: EventLog) -> None:
+    def added(self, log: SessionLog) -> None:
         """Count a change of this log, and enforce the limit. The least recently changed logs lose their oldest events
         first. The newest event of this log always stays."""
         self.logs.pop(id(log), None)
@@ -74,13 +74,13 @@ class LogMemory:
                 return
             quietest.drop_oldest()
 
-    def emptied(self, log: EventLog) -> None:
+    def emptied(self, log: SessionLog) -> None:
         """Drop a log that is empty."""
         self.logs.pop(id(log), None)
 
 
 @define(eq=False)
-class EventLog:
+class SessionLog:
     """The events of one session, oldest first. `on_answer` gets each answer's event id and its stream."""
 
     memory: LogMemory
@@ -152,7 +152,7 @@ class EventLog:
 
 
 #: The log of the session whose request is being served. A session's tasks keep that of the request that opened it.
-current_log: ContextVar[EventLog | None] = ContextVar("intercom_http_events", default=None)
+current_log: ContextVar[SessionLog | None] = ContextVar("intercom_http_events", default=None)
 
 
 class SessionEvents(EventStore):
@@ -233,7 +233,7 @@ class HttpSession:
     remote: str
     agent: AgentConnection
     connections: Connections
-    log: EventLog | None = None
+    log: SessionLog | None = None
     id: str | None = None
     streams: dict[str, PendingResponse] = field(factory=dict, init=False)
     requests: int = field(default=0, init=False)
@@ -298,7 +298,7 @@ class ConnectionFactory:
 
     system: System
     config: Config
-    presence: Presence
+    connected_agents: ConnectedAgents
     connections: Connections = field(factory=dict)
     _workspaces: Workspaces = field(factory=Workspaces, init=False)
 
@@ -307,7 +307,7 @@ class ConnectionFactory:
         return AgentConnection(
             self.system,
             self.config,
-            self.presence,
+            self.connected_agents,
             key,
             identity.workspace,
             None,
@@ -386,7 +386,7 @@ class HttpSessions:
             if idle is None:
                 raise too_many(f"this client has {most} sessions open: end some of them (DELETE), or wait")
         session = self.new(identity, remote)
-        session.log = EventLog(self.memory, lambda number, stream: _note_answer(session, number, stream))
+        session.log = SessionLog(self.memory, lambda number, stream: _note_answer(session, number, stream))
         # Before the first wait, so that concurrent requests count this one.
         self._owned.setdefault(owner, set()).add(session)
         try:

@@ -24,8 +24,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from intercom.agents import message_stream
 from intercom.agents.agent_connection import PendingResponse
-from intercom.agents.http import request
-from intercom.agents.http.request import rpc_form
+from intercom.agents.http import access_rules
+from intercom.agents.http.access_rules import rpc_form
 from intercom.agents.http.sessions import (
     REQUESTS_EACH,
     ConnectionFactory,
@@ -36,7 +36,16 @@ from intercom.agents.http.sessions import (
     owner_of,
 )
 from intercom.agents.message_stream import run
-from intercom.web_server.request import Headers, Refusal, answer, read_body, remote_of, too_many, unclear, wrong_method
+from intercom.web_server.http_request import (
+    Headers,
+    Refusal,
+    answer,
+    read_body,
+    remote_of,
+    too_many,
+    unclear,
+    wrong_method,
+)
 from intercom.web_server.server import Connection
 
 _ENDPOINT = b"event: endpoint"
@@ -158,7 +167,7 @@ class SseTransport:
         """GET /sse: serve a connection until its stream ends."""
         if scope["method"] != "GET":
             raise wrong_method("/sse", "GET")
-        identity = request.read_identity(scope["query_string"], scope["headers"])
+        identity = access_rules.read_identity(scope["query_string"], scope["headers"])
         remote = remote_of(scope)
         owner, most = owner_of(identity, remote), most_of(identity)
         if self._owned[owner] >= most:
@@ -187,7 +196,7 @@ class SseTransport:
         try:
             message = message_stream.read(body.data)
         except message_stream.NotAMessage as unread:
-            data = request.fault_of(unread).model_dump_json(by_alias=True, exclude_unset=True).encode()
+            data = access_rules.fault_of(unread).model_dump_json(by_alias=True, exclude_unset=True).encode()
             await answer(send, HTTPStatus.BAD_REQUEST, b"application/json", data)
             return
         stream = self._stream(scope["query_string"])
@@ -210,9 +219,9 @@ class SseTransport:
             await reads.aclose()
 
 
-def _require_alike(opened: request.Identity, headers: Headers) -> None:
+def _require_alike(opened: access_rules.Identity, headers: Headers) -> None:
     """Raise Refusal if a message's headers contradict those that opened its stream."""
-    said = request.read_identity(b"", headers)
+    said = access_rules.read_identity(b"", headers)
     if any(value is not None and value != getattr(opened, name) for name, value in asdict(said).items()):
         raise unclear("the X-Intercom headers say something else than when this stream was opened: open another")
 

@@ -18,8 +18,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from intercom.agents.agent_connection import PendingResponse
-from intercom.agents.http import request
-from intercom.agents.http.request import Identity
+from intercom.agents.http import access_rules
+from intercom.agents.http.access_rules import Identity
 from intercom.agents.http.sessions import (
     AWAY_SECONDS,
     RESUME_SECONDS,
@@ -29,7 +29,7 @@ from intercom.agents.http.sessions import (
     SessionEvents,
     current_log,
 )
-from intercom.web_server.request import Body, Refusal, read_body, remote_of, unclear, wrong_method
+from intercom.web_server.http_request import Body, Refusal, read_body, remote_of, unclear, wrong_method
 from intercom.web_server.server import Connection
 
 #: The delay before a reconnect that clients are told, in milliseconds; it must be below RESUME_SECONDS.
@@ -79,7 +79,7 @@ class Streamable:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "POST", "DELETE"):
             raise wrong_method("/mcp", "POST", "GET", "DELETE")
-        identity = request.read_identity(scope["query_string"], scope["headers"])
+        identity = access_rules.read_identity(scope["query_string"], scope["headers"])
         body = await read_body(scope, receive, self.factory.config.http_max_request_bytes)
         if body.gone:
             return
@@ -139,7 +139,7 @@ class Streamable:
 
     async def _open(self, identity: Identity, scope: Scope, body: Body, send: Send) -> None:
         """Serve a request outside a session: only `initialize` is accepted, and opens one."""
-        request.require_initialize(scope["method"], body.data)
+        access_rules.require_initialize(scope["method"], body.data)
         session = await self.sessions.begin(identity, remote_of(scope))
 
         async def sent(message: Message) -> None:
@@ -180,7 +180,7 @@ class Streamable:
     ) -> None:
         current_log.set(session.log)
         if scope["method"] == "POST":
-            cancelled = request.cancelled(body.data)
+            cancelled = access_rules.cancelled(body.data)
             if cancelled is not None:
                 _note_cancelled(session, cancelled)
             await self._post(session, scope, body, send)

@@ -1,7 +1,7 @@
 """Plain HTTP for rooms: the application of /api/* and /agents.md, with access rules of its own.
 
-A path and a method stand for a tool (`intercom.rooms.tools.table`). A waiting call holds little memory: ten thousand of
-them may wait at once.
+A path and a method stand for a tool (`intercom.rooms.tools.room_tool_table`). A waiting call holds little memory: ten
+thousand of them may wait at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import trio
 from attrs import AttrsInstance, field, frozen
 from starlette.types import Receive, Scope, Send
 
-from intercom.agents.http import request
-from intercom.agents.http.request import shows_token, wrong_host, wrong_origin
+from intercom.agents.http import access_rules
+from intercom.agents.http.access_rules import shows_token, wrong_host, wrong_origin
 from intercom.agents.rooms import openapi, room_call
 from intercom.agents.rooms.mcp import RoomsMcp
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
@@ -35,9 +35,9 @@ from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms import instructions
 from intercom.rooms.export import Export
 from intercom.rooms.tools import feed
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
 from intercom.rooms.tools.tool import Answer, RoomTool, retry_after
-from intercom.web_server.request import LOOPBACK, Body, Refusal, answer, read_body, remote_of, wrong_method
+from intercom.web_server.http_request import LOOPBACK, Body, Refusal, answer, read_body, remote_of, wrong_method
 from intercom.web_server.server import Connection
 
 log = logging.getLogger("intercom.rooms")
@@ -102,7 +102,7 @@ class RoomRules:
 
 def rules(config: Config, port: int, deps: RoomsDeps) -> RoomRules:
     """Return the rules for a server with this configuration at `port`."""
-    general = request.rules(config, port, None).hosts
+    general = access_rules.rules(config, port, None).hosts
     address = config.http_host.lower()
     own = {*LOOPBACK, f"[{address}]" if ":" in address else address}
     secret = None if deps.secret is None else deps.secret.encode()

@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from intercom._version import __version__
 from intercom.agents import schemas
-from intercom.agents.http import request
+from intercom.agents.http import access_rules
 from intercom.agents.rooms import room_call
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
 from intercom.model.json_types import JsonObject
@@ -32,9 +32,9 @@ from intercom.model.metrics import Measured, ToolCalled
 from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.instructions import MCP_INSTRUCTIONS, SERVER_NAME
 from intercom.rooms.tools import feed
-from intercom.rooms.tools.table import BY_NAME, TOOLS
+from intercom.rooms.tools.room_tool_table import BY_NAME, TOOLS
 from intercom.rooms.tools.tool import Answer, RoomTool
-from intercom.web_server.request import Refusal, read_body, remote_of, wrong_method
+from intercom.web_server.http_request import Refusal, read_body, remote_of, wrong_method
 
 PATH = "/api/mcp"
 #: How long a client of an older protocol version may be silent before its HTTP session ends, in seconds.
@@ -110,7 +110,7 @@ class RoomsMcp:
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "mcp", "send JSON-RPC as Content-Type: application/json")
         version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
         if (not version or version in HANDSHAKE_PROTOCOL_VERSIONS) and b"mcp-session-id" not in headers:
-            request.require_initialize(method, body.data)
+            access_rules.require_initialize(method, body.data)
         client = scope["state"][_CLIENT] = Client(remote_of(scope), self._waits)
 
         async def watched() -> Message:

@@ -11,7 +11,7 @@ from intercom.agents import schemas
 from intercom.model.json_types import JsonObject
 from intercom.model.type_schemas import Schema
 from intercom.rooms.tools import feed
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.room_tool_table import OVER_HTTP
 from intercom.rooms.tools.tool import RoomTool
 
 #: The security schemes, by name.

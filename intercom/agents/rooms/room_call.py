@@ -24,10 +24,10 @@ from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.export import Export
-from intercom.rooms.tools.table import RoomCalls
+from intercom.rooms.tools.room_tool_table import RoomCalls
 from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, Answer, RoomCaller, RoomTool, to_json
-from intercom.store.client import StoreUnavailable
-from intercom.web_server.request import Refusal, unclear
+from intercom.store.handles import StoreUnavailable
+from intercom.web_server.http_request import Refusal, unclear
 
 log = logging.getLogger("intercom.rooms")
 

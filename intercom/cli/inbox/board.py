@@ -20,7 +20,7 @@ from intercom.model.card_hunks import hunks_of
 from intercom.model.errors import InvalidArguments
 from intercom.model.request import FileChange
 from intercom.model.session import Session
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 
 
 class Key(NamedTuple):

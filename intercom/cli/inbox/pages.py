@@ -37,7 +37,7 @@ from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind
 from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from intercom.model.grant import GrantEntry

@@ -1,5 +1,5 @@
 """Operator commands: what people can ask for and decide, the same on every channel.
 
-`table` has the rows (name, arguments, help, who may send it), `command_handlers` the work, and `json_forms` the JSON
-form of answers.
+`command_table` has the rows (name, arguments, help, who may send it), `command_handlers` the work, and `json_forms` the
+JSON form of answers.
 """

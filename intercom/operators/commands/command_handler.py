@@ -19,7 +19,7 @@ from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.operators.commands.command import Argument, OperatorCommand
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 

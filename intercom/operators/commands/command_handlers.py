@@ -23,6 +23,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import gateway_handlers, grant_handlers, room_handlers, server_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles, stripped
+from intercom.operators.commands.command_table import COMMANDS, HOW_TO_ANSWER, LISTED, WATCH, decision_about
 from intercom.operators.commands.json_forms import (
     amended_entry,
     amendment_in,
@@ -41,7 +42,6 @@ from intercom.operators.commands.json_forms import (
     shape,
     under,
 )
-from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER, LISTED, WATCH, decision_about
 from intercom.operators.router_messages import Channel
 from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.operator_service import OperatorService

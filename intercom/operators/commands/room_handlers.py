@@ -20,6 +20,7 @@ from intercom.model.room_view import (
     RoomView,
 )
 from intercom.operators.commands.command_handler import Caller, handles, stripped
+from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import (
     document_entry,
     form,
@@ -32,7 +33,6 @@ from intercom.operators.commands.json_forms import (
     under,
     version_entries,
 )
-from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 
 

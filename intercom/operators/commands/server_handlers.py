@@ -30,6 +30,7 @@ from intercom.model.web import (
 )
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import (
     card_entry,
     form,
@@ -39,7 +40,6 @@ from intercom.operators.commands.json_forms import (
     under,
     verification_entry,
 )
-from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.audit_chain import Verification
 

@@ -18,7 +18,7 @@ from intercom.local.places import Places, peek
 from intercom.local.wire import connect
 from intercom.model.errors import ConfigError, IpcError
 from intercom.model.json_types import JsonObject, part
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 
 #: How long a request is repeated after its answer was lost, in seconds.
 PATIENCE = 10.0

@@ -25,8 +25,7 @@ from intercom.model.errors import IntercomError, InvalidArguments, IpcError, Una
 from intercom.model.json_types import Json, JsonObject
 from intercom.operators.authorization import Agents, Authorization, Connected, NoAgents, connected
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.json_forms import plain, watch_entry
-from intercom.operators.commands.request import (
+from intercom.operators.commands.command_request import (
     WORK_SECONDS,
     CommandRequest,
     carry_out,
@@ -35,7 +34,8 @@ from intercom.operators.commands.request import (
     refusals,
     text_field,
 )
-from intercom.operators.commands.table import MAX_REQUEST, WATCH
+from intercom.operators.commands.command_table import MAX_REQUEST, WATCH
+from intercom.operators.commands.json_forms import plain, watch_entry
 from intercom.sessions.operator_service import OperatorService
 
 # --- the lines --------------------------------------------------------------------------------------------------------

@@ -47,11 +47,11 @@ from intercom.operators.slack.envelope_parser import (
     form_metadata,
     person_name,
 )
-from intercom.operators.slack.messages import Redraw, SendEphemeral, Wake
+from intercom.operators.slack.slack_messages import Redraw, SendEphemeral, Wake
 from intercom.operators.slack.web_api import Api, Json, SlackRefused
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import outbox
-from intercom.store.client import Store
+from intercom.store.handles import Store
 from intercom.store.outbox import Content, Question, Urgency
 from intercom.store.writer_messages import Database
 
@@ -304,7 +304,7 @@ def _who_was_first(first: Decided) -> str:
 
 
 @frozen
-class Authorization:
+class SlackAuthorization:
     """Decides who may act. `authorized` are user ids. With `team_id`, actions from another team are refused as well."""
 
     service: OperatorService

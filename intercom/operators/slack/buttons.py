@@ -5,7 +5,7 @@ new decision also needs:
 
 - its name and past participle in `model.decision`, and its end in `ENDS` of `model.card`
 - what the agent is told, in `sessions.request_kinds`, or what the session does, where that kind of card is decided
-- its command in `HOW_TO_ANSWER` of `operators.commands.table` (and in `ANSWERS`, if `answer` gives it)
+- its command in `HOW_TO_ANSWER` of `operators.commands.command_table` (and in `ANSWERS`, if `answer` gives it)
 - its key in `KEYS` of `cli.inbox.board`
 
 The words of a reply decide only if they are beyond doubt. An approval is one of a few whole sentences with nothing

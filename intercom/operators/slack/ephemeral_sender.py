@@ -11,7 +11,7 @@ from collections import deque
 import trio
 
 from actors import Actor
-from intercom.operators.slack.messages import SendEphemeral
+from intercom.operators.slack.slack_messages import SendEphemeral
 from intercom.operators.slack.web_api import Api, RateLimited, SlackApiError
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import NotFound
 from intercom.model.session import SessionMode
 from intercom.operators.slack import amendment_forms, button_actions, envelope_parser
-from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
+from intercom.operators.slack.button_actions import ActionDeps, SlackAuthorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
     Understood,
@@ -32,7 +32,7 @@ from intercom.operators.slack.buttons import (
     understand,
     unescape,
 )
-from intercom.operators.slack.commands.table import SLASH
+from intercom.operators.slack.commands.slash_command_table import SLASH
 from intercom.operators.slack.envelope_parser import (
     Act,
     AmendmentSubmission,
@@ -95,7 +95,7 @@ class Interactions:
     """
 
     deps: ActionDeps
-    authorization: Authorization
+    authorization: SlackAuthorization
     run_command: Callable[[Command], Awaitable[Answer]]
     _once: Once = field(factory=Once, init=False, repr=False)
 
@@ -194,7 +194,7 @@ class Answered:
 Meaning = Decides | Tells | Answered
 
 
-async def _reply(deps: ActionDeps, authorization: Authorization, reply: ThreadReply) -> None:
+async def _reply(deps: ActionDeps, authorization: SlackAuthorization, reply: ThreadReply) -> None:
     """Carry out a reply. Returns once its meaning is recorded, or the reply is irrelevant; raises NotRecorded."""
     thread = await deps.store.transact(partial(_thread, reply=reply))
     if thread is None or not await authorization.passes(reply):

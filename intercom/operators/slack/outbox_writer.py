@@ -29,15 +29,15 @@ from intercom.operators.slack.buttons import unescape
 from intercom.operators.slack.draw import cards as draw_cards
 from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.cards import CALL, processing
-from intercom.operators.slack.messages import Redraw, SocketDown, SocketUp, Wake
+from intercom.operators.slack.slack_messages import Redraw, SocketDown, SocketUp, Wake
 from intercom.operators.slack.web_api import Api, Json, SlackApiError
+from intercom.sessions.chat_outbox import channel_of, thread_key
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.session_chat import channel_of, thread_key
 from intercom.store import outbox
 from intercom.store import sessions as store_sessions
-from intercom.store.client import STORE_FAULTS, Reader, Store
+from intercom.store.handles import STORE_FAULTS, Reader, Store
 from intercom.store.outbox import Content, Row, RowKind, RowState, Urgency
 from intercom.store.writer_messages import Database
 

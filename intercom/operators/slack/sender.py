@@ -23,7 +23,7 @@ from intercom.model.chat_status import OutboxStatus
 from intercom.model.errors import IntercomError
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.cards import processing
-from intercom.operators.slack.messages import OutboxHealth, SocketUp, Wake
+from intercom.operators.slack.slack_messages import OutboxHealth, SocketUp, Wake
 from intercom.operators.slack.web_api import (
     Api,
     Json,
@@ -38,7 +38,7 @@ from intercom.operators.slack.web_api import (
 )
 from intercom.sessions.messages import ClockChanged, Posted
 from intercom.store import outbox
-from intercom.store.client import Store, StoreUnavailable
+from intercom.store.handles import Store, StoreUnavailable
 from intercom.store.outbox import Begun, Content, Row, RowKind, RowState, Waiting
 from intercom.store.writer_messages import Database
 

@@ -29,7 +29,7 @@ from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from actors import Actor
 from intercom.model.chat_status import ConnectionState, ConnectionStatus
-from intercom.operators.slack.messages import Health, SocketDown, SocketUp
+from intercom.operators.slack.slack_messages import Health, SocketDown, SocketUp
 from intercom.operators.slack.web_api import (
     Json,
     RateLimited,

@@ -14,22 +14,22 @@ from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
 from intercom.model.chat_status import ChatStatus
 from intercom.model.config import Config
-from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
+from intercom.operators.slack.button_actions import ActionDeps, People, SlackAuthorization
 from intercom.operators.slack.commands import runner
-from intercom.operators.slack.commands.call import CommandDeps
+from intercom.operators.slack.commands.command_call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.ephemeral_sender import EphemeralSender
 from intercom.operators.slack.interaction_handler import Interactions
-from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.settings import SlackSetup, web_api
+from intercom.operators.slack.slack_messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
+from intercom.sessions.chat_outbox import ChatOutbox, channel_of
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.session_chat import Chat, channel_of
-from intercom.store.client import Reader, Store
+from intercom.store.handles import Reader, Store
 
 T = TypeVar("T")
 
@@ -72,10 +72,10 @@ class Slack:
         object.__setattr__(self, "web", web_api(self.setup))
         object.__setattr__(self, "drawing", Drawing(self.mask))
 
-    def chat(self) -> Chat:
+    def chat(self) -> ChatOutbox:
         """Return the functions of this channel that sessions use."""
         outbox = self.system.named("slack/outbox")
-        return Chat(
+        return ChatOutbox(
             channel_for=lambda session: channel_of(self.config, session),
             draw_notice=self.drawing.notice,
             draw_root=self.drawing.root,
@@ -109,7 +109,7 @@ class Slack:
             mask=self.mask,
             now=now,
         )
-        authorization = Authorization(service, self.setup.authorized, self.setup.tokens.team_id)
+        authorization = SlackAuthorization(service, self.setup.authorized, self.setup.tokens.team_id)
         command_deps = CommandDeps(
             service=service,
             store=store,

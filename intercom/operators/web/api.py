@@ -18,6 +18,8 @@ from intercom.model.web_role import WebRole
 from intercom.operators.commands.answer_schemas import PLACE, AnswerSchemas
 from intercom.operators.commands.command import Access, OperatorCommand
 from intercom.operators.commands.command_handlers import handler_of
+from intercom.operators.commands.command_request import CommandRequest, read_fields
+from intercom.operators.commands.command_table import COMMANDS, FIELDS, Kind
 from intercom.operators.commands.json_forms import (
     card_entry,
     notice_entry,
@@ -28,8 +30,6 @@ from intercom.operators.commands.json_forms import (
     shape,
     teams_entry,
 )
-from intercom.operators.commands.request import CommandRequest, read_fields
-from intercom.operators.commands.table import COMMANDS, FIELDS, Kind
 from intercom.operators.web.passkeys import passkeys_entry, proposal_entry
 from intercom.operators.web.sign_in import may_use
 

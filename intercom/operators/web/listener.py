@@ -44,18 +44,18 @@ from intercom.model.web import (
 )
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
-from intercom.operators.channel import ChannelActor, utc_now
+from intercom.operators.local_channel import LocalChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
 from intercom.operators.web.sign_in import LINK_LIFE, LONGEST_LIFE, BrowserSession, SignIns, new_secret
 from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.client import STORE_FAULTS
+from intercom.store.handles import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.operators.web.site import PageFile, WebSite
-    from intercom.web_server.port import Port
+    from intercom.web_server.acceptor import Acceptor
 
 log = logging.getLogger("intercom.web")
 
@@ -179,7 +179,7 @@ class WebDeps:
         return Proposals(self.sign_ins.now)
 
 
-class WebListener(ChannelActor):
+class WebListener(LocalChannelActor):
     """Serves the page; registered as `web`.
 
     After a crash it opens the same port again, and the same browsers are signed in. Open pages begin their events
@@ -309,7 +309,7 @@ class WebListener(ChannelActor):
             return
         from intercom.operators.web.proxy import rules_of
         from intercom.operators.web.site import SECURITY_HEADERS, SiteDeps, WebSite
-        from intercom.web_server.port import ConnectionProcesses, Port, why_not_open
+        from intercom.web_server.acceptor import Acceptor, ConnectionProcesses, why_not_open
         from intercom.web_server.server import HttpServer
 
         deps = self._deps
@@ -349,7 +349,7 @@ class WebListener(ChannelActor):
         for listener in listeners:
             self._sites.append(WebSite(site, port))
             server = HttpServer(self._sites[-1], headers=SECURITY_HEADERS)
-            self.spawn(_serve, listener, Port(server, MOST_CONNECTIONS))
+            self.spawn(_serve, listener, Acceptor(server, MOST_CONNECTIONS))
         self._is_open = True
         self.subscribe_soon()
         log.info("the page at %s", origin_of(port))
@@ -441,7 +441,7 @@ _LINK_FILE = ".web-"
 
 def _load() -> dict[str, PageFile]:
     """Load the web server and the page. Blocks."""
-    importlib.import_module("intercom.web_server.port")
+    importlib.import_module("intercom.web_server.acceptor")
     site = importlib.import_module("intercom.operators.web.site")
     files: dict[str, PageFile] = site.page_files()
     return files
@@ -449,7 +449,7 @@ def _load() -> dict[str, PageFile]:
 
 def _open_both(wanted: int) -> tuple[trio.SocketListener, ...]:
     """Open this port at both of loopback's addresses; 0 takes a free one. Raises OSError if one of them is taken."""
-    from intercom.web_server.port import open_port
+    from intercom.web_server.acceptor import open_port
 
     for attempt in range(1, _ATTEMPTS + 1):
         first = open_port(HOST, wanted)
@@ -467,7 +467,7 @@ def _open_both(wanted: int) -> tuple[trio.SocketListener, ...]:
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _serve(listener: trio.SocketListener, port: Port) -> None:
+async def _serve(listener: trio.SocketListener, port: Acceptor) -> None:
     async with listener:
         await port.serve(listener)
 

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from intercom.model.config import WebSettings
 from intercom.model.web_role import WebRole
 from intercom.operators.web.sign_in import new_secret
-from intercom.web_server.request import Refusal
+from intercom.web_server.http_request import Refusal
 
 #: How long a stream of events lasts, in seconds. The proxy is asked again then: its own sessions end too.
 STREAM_SECONDS = 900.0

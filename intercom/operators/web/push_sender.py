@@ -21,12 +21,12 @@ from intercom.model.card import ANSWERED, Card, CardKind, CardState, Notice
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.visible_text import count, one_line
-from intercom.operators.channel import ChannelActor, utc_now
+from intercom.operators.local_channel import LocalChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.push_encryption import PADDED
 from intercom.operators.web.push_subscriptions import PushCalls
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.client import STORE_FAULTS
+from intercom.store.handles import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.operators.web.push_delivery import Attempt
@@ -114,7 +114,7 @@ class PushDeps:
 
 
 @define(eq=False)
-class Deliveries:
+class PushQueue:
     """What browsers are still to be told. `open_cards` are the cards as they are now, by their ids."""
 
     deps: PushDeps
@@ -200,12 +200,12 @@ class Deliveries:
         return done
 
 
-class PushSender(ChannelActor):
+class PushSender(LocalChannelActor):
     """Tells subscribed browsers of new cards; registered as `push`."""
 
     def __init__(self, deps: PushDeps) -> None:
         super().__init__(deps.service, Channel.PUSH, deps.card_router, deps.now)
-        self._deliveries = Deliveries(deps, self.open_cards)
+        self._deliveries = PushQueue(deps, self.open_cards)
         self._known: set[str] = set()
         self._since = self.now() - _NEW
 

@@ -30,9 +30,9 @@ from intercom.model.process import Origin
 from intercom.model.room import RoomRefused
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Authorization, connected
-from intercom.operators.commands.request import WORK_SECONDS, CommandRequest, carry_out, refusals
+from intercom.operators.commands.command_request import WORK_SECONDS, CommandRequest, carry_out, refusals
+from intercom.operators.commands.command_table import COMMANDS, MAX_REQUEST
 from intercom.operators.commands.room_handlers import rooms_of
-from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel
 from intercom.operators.web import api, events, room_events
 from intercom.operators.web.events import EventLog
@@ -57,7 +57,7 @@ from intercom.operators.web.sign_in import (
 )
 from intercom.operators.web.tokens import ApiTokens, Program, bearer_token
 from intercom.sessions.operator_service import OperatorService
-from intercom.web_server.request import Refusal, answer, plain_form, read_body, wrong_method
+from intercom.web_server.http_request import Refusal, answer, plain_form, read_body, wrong_method
 from intercom.web_server.server import Connection
 
 log = logging.getLogger("intercom.web")

@@ -1,1 +1,1 @@
-"""The tools of rooms: their arguments, their answers, and what models read about them. `table` lists them."""
+"""The tools of rooms: their arguments, their answers, and what models read about them. `room_tool_table` lists them."""

@@ -14,7 +14,6 @@ from intercom.model import clock
 from intercom.model.field_docs import doc
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Message, MessageType, RoomEvent, TeamId, TeamRole
-from intercom.rooms.changes import LOOP_GUARD
 from intercom.rooms.tools.evidence import LINKED, UNLINKED
 from intercom.rooms.tools.tool import (
     KEY,
@@ -28,6 +27,7 @@ from intercom.rooms.tools.tool import (
     clamp_seconds,
     nullable,
 )
+from intercom.rooms.transactions import LOOP_GUARD
 
 # --- messages --------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from attrs import AttrsInstance, field, fields, frozen, has
 from intercom.model import clock
 from intercom.model.field_docs import doc
 from intercom.model.json_types import Json, JsonObject
-from intercom.rooms.changes import author
 from intercom.rooms.export import Export
+from intercom.rooms.transactions import author
 
 #: The longest texts, in characters. What is written to a room has the limits of `author`, which measures the text of a
 #: message and the document in bytes of UTF-8.

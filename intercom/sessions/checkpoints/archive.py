@@ -32,16 +32,16 @@ from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
 from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
-from intercom.sessions.checkpoints.messages import TakeCheckpoint
+from intercom.sessions.checkpoints.checkpoint_messages import TakeCheckpoint
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, checkpoints, requests, sessions
 from intercom.store.checkpoints import Contents, FileColumns, OpenContents
-from intercom.store.client import LARGE_TRANSACTION_SECONDS, Reader
+from intercom.store.handles import LARGE_TRANSACTION_SECONDS, Reader
 from intercom.store.writer_messages import Database
 from intercom.workspace import gitignore
-from intercom.workspace import snapshot as workspace_snapshot
-from intercom.workspace.snapshot import ContentStore, LimitReached, Limits, RestorePlan, plan_restore, snapshot
+from intercom.workspace import manifest as workspace_snapshot
+from intercom.workspace.manifest import ContentStore, LimitReached, Limits, RestorePlan, plan_restore, take_manifest
 from intercom.workspace.transaction import Step
 
 T = TypeVar("T")
@@ -176,9 +176,9 @@ def _look(archive: Archive, root: Path) -> tuple[Manifest, FileColumns]:
     """Read the workspace, in a worker thread. Stored contents are on disk on return."""
     if archive.settings.keep_contents:
         with archive.contents.open() as contents:
-            manifest = snapshot(root, archive.limits, contents)
+            manifest = take_manifest(root, archive.limits, contents)
     else:
-        manifest = snapshot(root, archive.limits)
+        manifest = take_manifest(root, archive.limits)
     return manifest, checkpoints.file_columns(manifest)
 
 
@@ -237,7 +237,7 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
         store: ContentStore | None = None
         if archive.settings.keep_contents:
             store = contents if keep else _EndlessStore()
-        now = snapshot(root, archive.limits, store, also=then.files)
+        now = take_manifest(root, archive.limits, store, also=then.files)
         found, certain = _found(then, now, contents, _time_check(archive.limits.max_seconds))
         plan = RestorePlan((), ())
         if files is not Files.LEAVE:

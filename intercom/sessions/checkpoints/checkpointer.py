@@ -21,7 +21,7 @@ from intercom.model.errors import IntercomError
 from intercom.sessions.checkpoints import archive
 from intercom.sessions.checkpoints import restore as checkpoints_restore
 from intercom.sessions.checkpoints.archive import Archive
-from intercom.sessions.checkpoints.messages import (
+from intercom.sessions.checkpoints.checkpoint_messages import (
     AnswerRestore,
     AskRestore,
     LookBack,

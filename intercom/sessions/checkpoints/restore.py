@@ -37,7 +37,7 @@ from intercom.model.session import SessionStatus
 from intercom.model.visible_text import count, one_line
 from intercom.sessions.checkpoints import archive as checkpoints_archive
 from intercom.sessions.checkpoints.archive import Archive, Compared
-from intercom.sessions.checkpoints.messages import AskRestore, TakeCheckpoint
+from intercom.sessions.checkpoints.checkpoint_messages import AskRestore, TakeCheckpoint
 from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, checkpoints, sessions

@@ -34,7 +34,7 @@ from intercom.sessions.processes.monitor_client import GRACE_SECONDS, START_SECO
 from intercom.sessions.request_kinds import headline
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, sessions
-from intercom.store.client import TRANSACTION_SECONDS, Reader
+from intercom.store.handles import TRANSACTION_SECONDS, Reader
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace

@@ -50,10 +50,10 @@ from intercom.sessions.messages import (
     LookRound,
     NudgeDue,
     OpenCards,
-    Opened,
     Pause,
     ProcessEnded,
     ProcessStarted,
+    RecordedRequest,
     Recovered,
     Resume,
     Show,
@@ -494,13 +494,13 @@ class SessionActor(Actor):
         answer = request_kinds.answer(self.trusted(request))
         return None if self.row.is_paused else answer
 
-    def opened(self, request: Asked, call: str) -> Opened[Any]:
+    def opened(self, request: Asked, call: str) -> RecordedRequest[Any]:
         """Return the reply to a call that made this request, or asks about it again."""
         answer = self._answer(request)
         if answer is not None:
-            return Opened(request.id, self.answered(call, answer, own=request.id))
+            return RecordedRequest(request.id, self.answered(call, answer, own=request.id))
         left = None if request.expires_at is None else (request.expires_at - self.now()).total_seconds()
-        return Opened(request.id, seconds_left=left)
+        return RecordedRequest(request.id, seconds_left=left)
 
     def answered_or_waits(
         self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False

@@ -33,13 +33,13 @@ from intercom.model.request import (
     RiskLevel,
 )
 from intercom.sessions import request_kinds
-from intercom.sessions.messages import Answered, AskPermission, Opened
+from intercom.sessions.messages import Answered, AskPermission, RecordedRequest
 from intercom.sessions.policy_trial import NO_COMMAND, is_command, to_text
 from intercom.sessions.request_kinds import PermissionAnswer, from_json
 from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.grant_checks import COVERED
-from intercom.sessions.session.new_requests import put
+from intercom.sessions.session.new_requests import insert
 from intercom.sessions.session.state import SessionState
 from intercom.store.grants import GrantUse
 from intercom.store.requests import approvals
@@ -56,7 +56,7 @@ _WHY = "why: "
 _LONG = 1500
 
 
-async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionAnswer]:
+async def ask(session: SessionActor, asked: AskPermission) -> RecordedRequest[PermissionAnswer]:
     """Judge an operation, or ask a person: once, while it is undecided."""
     session.require_open()
     operation = asked.operation
@@ -88,20 +88,20 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
         elif answer.rule is not None:
             session.deps.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
             session.note_auto_approved(request.title, answer.rule)
-        return Opened("", Answered(answer))
+        return RecordedRequest("", Answered(answer))
     if answer.status == "allowed":
         session.deps.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
         session.change(SessionState.drop, (kept.id,))
         session.change(SessionState.detach, (asked.call,))
         session.show(kept)
-        return Opened(kept.id, Answered(answer))
+        return RecordedRequest(kept.id, Answered(answer))
     if answer.status != "pending":
-        return Opened(kept.id, session.answered(asked.call, answer, own=kept.id, alone=True))
+        return RecordedRequest(kept.id, session.answered(asked.call, answer, own=kept.id, alone=True))
     if kept.id == request.id:
         crash_points.reach("request.recorded")
         session.follow(kept)
-    return Opened(kept.id)
+    return RecordedRequest(kept.id)
 
 
 @frozen
@@ -257,7 +257,7 @@ def _settle(
         grant = grant_checks.take(db, session, granted, use, request.title)
         if grant is not None:
             return _passed(db, session, asked, request, request_kinds.GRANTED, grant.rule), None
-        put(db, session, request, client=asked.client)
+        insert(db, session, request, client=asked.client)
         return PermissionAnswer("pending", request.id), request
     if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
         return _use(db, session, asked, earlier.id, name)

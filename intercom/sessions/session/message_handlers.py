@@ -54,7 +54,7 @@ from intercom.sessions.session.actor import Handlers, SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.tools import broadcast, check_diff
-from intercom.sessions.tools.table import TOOLS
+from intercom.sessions.tools.tool_table import TOOLS
 from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
 from intercom.store import idempotency, requests
 from intercom.store.idempotency import Scope
@@ -542,7 +542,7 @@ HANDLERS: Handlers = {
     messages.AskPermission: hook_permissions.ask,
     messages.Detach: _detach,
     messages.Withdraw: _withdraw,
-    messages.Deliver: lambda session, told: steering.record(session, told.deliveries),
+    messages.Deliver: lambda session, told: steering.record_deliveries(session, told.deliveries),
     messages.Undeliver: _undeliver,
     messages.Written: steering.written,
     messages.AgentCame: _agent_came,

@@ -28,7 +28,7 @@ Decide = Callable[[Database, R], tuple[R, Decided] | None]
 SHARE = 5
 
 
-async def open_request(
+async def record_request(
     session: SessionActor,
     request: R,
     earlier: Callable[[Database], Asked | None],
@@ -40,7 +40,7 @@ async def open_request(
     """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
     and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Without it,
     `decide` may do so in the transaction, by a grant. Raises TooManyPending."""
-    kept, is_new = await session.transact(keep, session, request, earlier, decided, rule, decide)
+    kept, is_new = await session.transact(find_or_record, session, request, earlier, decided, rule, decide)
     # Recorded before it is shown: after a crash in between, the restart shows it.
     crash_points.reach("request.recorded")
     if is_new:
@@ -54,7 +54,7 @@ async def open_request(
     return kept, is_new
 
 
-def keep(
+def find_or_record(
     db: Database,
     session: SessionActor,
     request: R,
@@ -68,14 +68,14 @@ def keep(
     if not isinstance(found, type(request)):
         if decided is None and decide is not None:
             request, decided = decide(db, request) or (request, None)
-        return put(db, session, request, decided, rule), True
+        return insert(db, session, request, decided, rule), True
     if isinstance(found, Wait):
         session.deps.signatures.note_ended(db, found)
     # It may be this request's row, if the writer crashed between its commit and its answer.
     return found, found.id == request.id
 
 
-def put(
+def insert(
     db: Database,
     session: SessionActor,
     request: R,

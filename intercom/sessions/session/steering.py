@@ -39,7 +39,7 @@ from intercom.store.requests import waits
 from intercom.store.writer_messages import Database
 
 
-async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
+async def record_deliveries(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
     """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
     told = [id for each in deliveries for id in each.requests if session.state.has(id)]
     # Includes instructions that moved to another session since: they have reached the agent.
@@ -194,7 +194,7 @@ async def all_read(session: SessionActor) -> None:
     """Record that the agent has read all that was written to it."""
     queued = await session.transact(instructions.queued, session_id=session.id)
     read = tuple(each.id for each in queued if each.written_at is not None)
-    await record(session, (Delivery("", (), read),))
+    await record_deliveries(session, (Delivery("", (), read),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
-from intercom.store.client import Reader
 from intercom.store.grants import all_made, record_end
+from intercom.store.handles import Reader
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database

@@ -15,10 +15,10 @@ from intercom.model import limits
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
+from intercom.sessions.chat_outbox import notice_key
 from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor, Waiter
-from intercom.sessions.session_chat import notice_key
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, outbox
 from intercom.store.outbox import Content, RowState

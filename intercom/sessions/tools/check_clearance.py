@@ -21,12 +21,12 @@ from intercom.model.grant import grant_of_rule
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
 from intercom.sessions import request_kinds
-from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.messages import RecordedRequest, ToolRequest
 from intercom.sessions.policy_trial import question_of
 from intercom.sessions.request_kinds import ClearanceAnswer
 from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import SessionActor
-from intercom.sessions.session.new_requests import open_request
+from intercom.sessions.session.new_requests import record_request
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.requests import approvals
@@ -54,7 +54,7 @@ _NOT_APPROVED_YET = (
 
 
 @frozen
-class CheckClearance(ToolRequest[Opened[ClearanceAnswer]]):
+class CheckClearance(ToolRequest[RecordedRequest[ClearanceAnswer]]):
     """Propose a change to a person: a `diff`, or the whole new `content` of one file, taken literally. With
     `request_id`, only re-attach to that request."""
 
@@ -96,7 +96,7 @@ class CheckClearance(ToolRequest[Opened[ClearanceAnswer]]):
         return self.request_id is None
 
 
-async def handle(session: SessionActor, asked: CheckClearance) -> Opened[ClearanceAnswer]:
+async def handle(session: SessionActor, asked: CheckClearance) -> RecordedRequest[ClearanceAnswer]:
     """Record a change, once. A repeated proposal re-attaches to its open request. Raises InvalidArguments."""
     session.require_open()
     session.touch("check_clearance")
@@ -147,7 +147,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     here = () if plan.root_id is None else recorded_ids(plan.root_id)
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
-    kept, _ = await open_request(
+    kept, _ = await record_request(
         session,
         request,
         partial(approvals.reattachable, key=key, root_ids=here),
@@ -196,7 +196,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
         decided = Decided(
             f"force/{request.id}", "approve", "agent", request_kinds.FORCE, now, "[apply] agent_may_force"
         )
-    kept, is_new = await open_request(
+    kept, is_new = await record_request(
         session, request, partial(approvals.reattachable, key=request.key), decided=decided
     )
     if is_new and decided is not None:

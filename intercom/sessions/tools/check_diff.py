@@ -40,7 +40,7 @@ from intercom.model.request import ApprovalRequest, ApprovalStatus
 from intercom.model.visible_text import count, one_line
 from intercom.sessions import request_kinds
 from intercom.sessions.agent_keys import ONE_AGENT
-from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
+from intercom.sessions.messages import Answered, Decide, RecordedRequest, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
 from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
@@ -49,7 +49,7 @@ from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
 from intercom.store.apply_journal import Entry, JournalState, journal
-from intercom.store.client import StoreUnavailable
+from intercom.store.handles import StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.outbox import Content
 from intercom.store.requests import approvals
@@ -78,7 +78,7 @@ _NOT_OVERWRITTEN = "nothing was written: read the file as it is now, and propose
 
 
 @frozen
-class CheckDiff(ToolRequest[Opened["ApplyAnswer"]]):
+class CheckDiff(ToolRequest[RecordedRequest["ApplyAnswer"]]):
     """Write an approved change to disk. Refused with the errors of check_diff; then nothing was written, except with
     `apply_stuck`, which an operator was told. If the session goes down meanwhile (`Down`), the change is written, or
     will be, or not: ask again. `force` is for a whole file that has changed since. A person is then asked: await that
@@ -116,17 +116,17 @@ class ApplyAnswer:
     message: str | None = field(default=None, metadata=MESSAGE)
 
 
-async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]:
+async def handle(session: SessionActor, asked: CheckDiff) -> RecordedRequest[ApplyAnswer]:
     """Write an approved change. Raises the errors of check_diff; then nothing was written, unless it is ApplyStuck."""
     recorded = await session.recorded(asked.call, ApplyAnswer)
     if recorded is not None:
-        return Opened(asked.request_id, Answered(recorded))
+        return RecordedRequest(asked.request_id, Answered(recorded))
     session.require_open()
     session.touch("check_diff")
     async with session.deps.locks.hold(session.row.workspace_root):
         request, entry, used = await session.transact(_look, session, asked.request_id)
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
-            return Opened(request.id)
+            return RecordedRequest(request.id)
         # Whatever follows tells the decision: a refusal too, and what was done on an approval.
         session.note_known(request.id)
         _check_state(request)
@@ -148,7 +148,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                     raise
                 request = await check_clearance.overwrite(session, request, asked.call)
                 if request.status is not ApprovalStatus.APPROVED:
-                    return Opened(request.id)
+                    return RecordedRequest(request.id)
                 session.note_known(request.id)
                 session.trusted(request)
                 _, _, used = await session.transact(_look, session, request.id)
@@ -157,7 +157,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 entry = await _plan_and_commit(session, request, asked.call)
         with _left_to_recovery():
             answer = await _carry_through(session, entry, asked.call, again=again)
-    return Opened(request.id, session.answered(asked.call, answer, own=request.id))
+    return RecordedRequest(request.id, session.answered(asked.call, answer, own=request.id))
 
 
 async def give_up(session: SessionActor, asked: Decide) -> Card:

@@ -13,11 +13,11 @@ from intercom.model.field_docs import doc
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction
 from intercom.sessions import request_kinds
-from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.messages import RecordedRequest, ToolRequest
 from intercom.sessions.request_kinds import StandbyAnswer
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
-from intercom.sessions.session.new_requests import keep
+from intercom.sessions.session.new_requests import find_or_record
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.requests import waits
@@ -39,7 +39,7 @@ _MOST_SECONDS = 10**12
 
 
 @frozen
-class Standby(ToolRequest[Opened[StandbyAnswer]]):
+class Standby(ToolRequest[RecordedRequest[StandbyAnswer]]):
     """Ask for work. With `request_id`, only re-attach to that wait."""
 
     nothing_required: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Standby(ToolRequest[Opened[StandbyAnswer]]):
         return self.request_id is None
 
 
-async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]:
+async def handle(session: SessionActor, asked: Standby) -> RecordedRequest[StandbyAnswer]:
     """Record a standby, once per call. It ends at once if decisions, instructions or a task wait for the agent."""
     session.require_open()
     session.touch("standby")
@@ -102,7 +102,7 @@ def _stand_by(
     """Record a new standby once per call, and end it if there are news or a task. Returns it, whether it is new,
     whether it ended, and the queued instructions."""
     if is_new:
-        wait, is_new = keep(db, session, wait, partial(requests.by_call, session_id=session.id, call=call))
+        wait, is_new = find_or_record(db, session, wait, partial(requests.by_call, session_id=session.id, call=call))
     found = waits.get(db, wait.id) or wait
     # A new one that has ended is this one, if the writer crashed between its commit and its answer.
     if session.row.is_paused or not (is_new or wait.status is WaitStatus.PENDING):

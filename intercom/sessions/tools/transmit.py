@@ -17,10 +17,10 @@ from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ContinuationPrompt, PromptType, WaitStatus
 from intercom.model.session import SessionMode
 from intercom.sessions import request_kinds
-from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.messages import RecordedRequest, ToolRequest
 from intercom.sessions.request_kinds import PromptAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
-from intercom.sessions.session.new_requests import open_request
+from intercom.sessions.session.new_requests import record_request
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
@@ -46,7 +46,7 @@ _ANY = 10**12
 
 
 @frozen
-class Transmit(ToolRequest[Opened[PromptAnswer]]):
+class Transmit(ToolRequest[RecordedRequest[PromptAnswer]]):
     """Ask a person a question. With `request_id`, only re-attach to that question."""
 
     nothing_required: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class Transmit(ToolRequest[Opened[PromptAnswer]]):
         return self.request_id is None
 
 
-async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]:
+async def handle(session: SessionActor, asked: Transmit) -> RecordedRequest[PromptAnswer]:
     """Record a question, once per call. The policy may answer it at once, except an error recovery."""
     session.require_open()
     session.touch("transmit")
@@ -94,7 +94,7 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
     if rule is not None:
         decided = Decided(f"policy/{prompt.id}", Decision.CONTINUE, "policy", "policy", now)
     earlier = partial(requests.by_call, session_id=session.id, call=asked.call)
-    kept, _ = await open_request(session, prompt, earlier, rule=rule, decided=decided)
+    kept, _ = await record_request(session, prompt, earlier, rule=rule, decided=decided)
     return await _opened(session, kept, asked.call)
 
 
@@ -134,7 +134,7 @@ async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
     return found if (found.matched_rule or "tool:").startswith("tool:") else _ASKED
 
 
-async def _opened(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
+async def _opened(session: SessionActor, prompt: ContinuationPrompt, call: str) -> RecordedRequest[PromptAnswer]:
     await ask_policy_again(session, prompt)
     return session.opened(prompt, call)
 

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from intercom.agents.gateway import open_calls
-from intercom.agents.gateway.agent_port import ClientPort
-from intercom.agents.gateway.open_calls import AskedPort, OpenCalls
+from intercom.agents.gateway.client_peer import ClientPeer
+from intercom.agents.gateway.open_calls import AskedPeer, OpenCalls
 from intercom.gateway.messages import RpcError
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import Json, JsonObject, part
@@ -29,12 +29,12 @@ class Channel:
         self.sent.append((method, params))
 
 
-def port(channel: Channel | None = None) -> ClientPort:
-    return ClientPort("agent", {"roots": {}, "sampling": {}}, channel or Channel())
+def port(channel: Channel | None = None) -> ClientPeer:
+    return ClientPeer("agent", {"roots": {}, "sampling": {}}, channel or Channel())
 
 
 async def run(
-    held: OpenCalls, act: Callable[[AskedPort], Awaitable[JsonObject]], owner: str = "agent", **more: Any
+    held: OpenCalls, act: Callable[[AskedPeer], Awaitable[JsonObject]], owner: str = "agent", **more: Any
 ) -> JsonObject:
     return await held.run(owner, "a tool", more.get("port") or port(), more.get("token"), act)
 
@@ -43,12 +43,12 @@ async def resume(held: OpenCalls, asked: JsonObject, answers: Json = None, owner
     return await held.resume(owner, "a tool", port(), None, str(asked["requestState"]), answers)
 
 
-async def roots(asked: AskedPort) -> JsonObject:
+async def roots(asked: AskedPeer) -> JsonObject:
     return {"got": await asked.request("roots/list", {})}
 
 
 async def test_a_call_without_questions_is_not_held() -> None:
-    async def act(_asked: AskedPort) -> JsonObject:
+    async def act(_asked: AskedPeer) -> JsonObject:
         return {"content": []}
 
     assert await run(OpenCalls(), act) == {"content": []}
@@ -59,7 +59,7 @@ async def test_a_question_that_comes_later_waits_for_its_own_answer() -> None:
     held, second = OpenCalls(), trio.Event()
     got: dict[str, JsonObject] = {}
 
-    async def act(asked: AskedPort) -> JsonObject:
+    async def act(asked: AskedPeer) -> JsonObject:
         async def ask(method: str) -> None:
             got[method] = await asked.request(method, {})
 
@@ -82,7 +82,7 @@ async def test_a_question_that_comes_later_waits_for_its_own_answer() -> None:
 async def test_progress_goes_to_the_request_that_waits_now() -> None:
     held, before, after = OpenCalls(), Channel(), Channel()
 
-    async def act(asked: AskedPort) -> JsonObject:
+    async def act(asked: AskedPeer) -> JsonObject:
         asked.notify(PROGRESS, {"progressToken": "first", "progress": 1})
         await asked.request("roots/list", {})
         asked.notify(PROGRESS, {"progressToken": "first", "progress": 2})
@@ -126,7 +126,7 @@ async def test_a_question_without_an_answer_fails_and_the_call_goes_on() -> None
 async def test_a_cancelled_request_cancels_its_call() -> None:
     held, cancelled = OpenCalls(), trio.Event()
 
-    async def act(_asked: AskedPort) -> JsonObject:
+    async def act(_asked: AskedPeer) -> JsonObject:
         try:
             await trio.sleep_forever()
         finally:

@@ -23,7 +23,7 @@ from intercom.gateway.assignments import parse as parse_assignments
 from intercom.gateway.calls import Answer, Approval, ApprovalPending, Calls, GatewayCaller
 from intercom.gateway.catalog import Catalog, catalog_of
 from intercom.gateway.downstream_config import DownstreamConfig, Expose, Transport
-from intercom.gateway.evidence import Cache, EvidenceRecords
+from intercom.gateway.evidence_records import Cache, EvidenceRecords
 from intercom.gateway.messages import (
     Admit,
     CallEnded,
@@ -34,13 +34,13 @@ from intercom.gateway.messages import (
     Run,
     downstream_name,
 )
+from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.roles import parse as parse_roles
 from intercom.gateway.search import ToolIndex
-from intercom.gateway.snapshot import Snapshot
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.request import Operation
-from intercom.store.client import Reader, Store
+from intercom.store.handles import Reader, Store
 from tests.gateway.recorded_tools import recorded
 from tests.gateway.recording import log_in
 from tests.gateway.recording import recorded as audited
@@ -70,7 +70,7 @@ def config(name: str, expose: Expose = Expose.SEARCH, **more: Any) -> Downstream
 
 def snapshot_of(
     offers: Mapping[str, list[Any] | None], *, shown: tuple[str, ...] = (), **configs: DownstreamConfig
-) -> Snapshot:
+) -> OfferSnapshot:
     """Return the state of a gateway with these tools by downstream; None for one that was never connected. All are
     exposed by search, but those `shown`."""
     roles, faults = parse_roles(ROLES)
@@ -81,7 +81,7 @@ def snapshot_of(
         name: Offer() if tools is None else Offer(tuple(tools), version="2025-11-25", instructions=_said(name))
         for name, tools in offers.items()
     }
-    return Snapshot(
+    return OfferSnapshot(
         configs={
             name: configs.get(name) or config(name, Expose.ALL if name in shown else Expose.SEARCH) for name in offers
         },
@@ -96,7 +96,7 @@ def _said(name: str) -> str:
     return str(recorded()[name]["instructions"]) if name in recorded() else ""
 
 
-def real(**more: Any) -> Snapshot:
+def real(**more: Any) -> OfferSnapshot:
     return snapshot_of({name: tools_of(name) for name in recorded()}, **more)
 
 
@@ -114,7 +114,7 @@ class Port:
 class Agent:
     """An agent of a gateway in this state. `sent` are the calls that reached the gateway."""
 
-    snapshot: Snapshot
+    snapshot: OfferSnapshot
     identity: AgentIdentity = DEV
     sent: list[tuple[str, JsonObject]] = field(factory=list)
     mode: SearchMode = field(init=False)
@@ -556,7 +556,7 @@ async def test_records_and_cards_name_the_real_tool(tmp_path: Path) -> None:
         cards.append(operation)
         return answers.pop(0)
 
-    async def current() -> Snapshot:
+    async def current() -> OfferSnapshot:
         return snapshot
 
     calls = Calls(current, downstream.named, log, Cache(), evidence)

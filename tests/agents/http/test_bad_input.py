@@ -16,14 +16,14 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.http import listener, request
+from intercom.agents.http import access_rules, listener
 from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IpcError
-from intercom.web_server import port
-from intercom.web_server import request as any_request
-from intercom.web_server.request import Refusal
+from intercom.web_server import acceptor
+from intercom.web_server import http_request as any_request
+from intercom.web_server.http_request import Refusal
 from tests.agents.http.rig import INITIALIZE, Place, call, head, modern, place, rpc, until
 from tests.agents.http.test_cancelled import classic_client
 
@@ -182,7 +182,7 @@ async def test_one_that_does_not_come_hears_so_at_once(root: Path, caplog: pytes
 
 @pytest.mark.real_time
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "FIRST_SECONDS", 3.0)
+    monkeypatch.setattr(acceptor, "FIRST_SECONDS", 3.0)
     async with place(root) as at:
         endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
         assert (await at.raw(endless)).status == 431
@@ -234,7 +234,7 @@ async def test_a_slow_request_is_waited_for_so_long_and_no_longer(
 @given(st.binary(max_size=200), st.lists(st.tuples(st.sampled_from([b"x-intercom-agent", b"host"]), st.binary())))
 def test_whatever_a_url_says_it_is_understood_or_refused(query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     with contextlib.suppress(Refusal):
-        found = request.read_identity(query, headers)
+        found = access_rules.read_identity(query, headers)
         assert found.agent is None or len(found.agent) <= 200
 
 
@@ -252,7 +252,7 @@ def nearly() -> st.SearchStrategy[bytes]:
 
 @given(st.lists(nearly(), max_size=3))
 def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
-    rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
+    rules = access_rules.rules(Config(http_port=1), 80, TOKEN.decode())
     headers = [(b"host", b"localhost"), *((b"authorization", value) for value in shown)]
     refused = rules.refuse(headers)
     assert refused.code == "unauthorized"
@@ -262,7 +262,7 @@ def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([b"host", b"origin"]), st.binary(max_size=60)), max_size=5))
 def test_nor_by_another_name_or_for_a_page_of_another(headers: list[tuple[bytes, bytes]]) -> None:
-    rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
+    rules = access_rules.rules(Config(http_port=1), 80, TOKEN.decode())
     right = (b"authorization", b"Bearer the token")
     unknown = rules.refuse([right, *headers])
     assert unknown.code == "host_refused"
@@ -277,7 +277,7 @@ def test_names_that_were_allowed_are_known_with_any_port_or_with_theirs() -> Non
         http_allowed_hosts=("Box.example", "other.example:8443"),
         http_allowed_origins=("https://box.example",),
     )
-    rules = request.rules(config, 80, None)
+    rules = access_rules.rules(config, 80, None)
     known = {b"box.example", b"BOX.example:443", b"other.example:8443", b"127.0.0.1:80", b"localhost"}
     strange = {b"other.example", b"other.example:1", b"xbox.example", b"box.example:", b"", b"127.0.0.1:81"}
     assert all(rules.refuse([(b"host", host)]) is None for host in known)

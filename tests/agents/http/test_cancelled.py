@@ -15,7 +15,7 @@ import trio
 from starlette.types import Message
 
 from intercom.agents.http import sse
-from intercom.agents.http.request import NOBODY
+from intercom.agents.http.access_rules import NOBODY
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.agents.http.sse import SseStream
 from intercom.web_server.server import Connection

@@ -14,8 +14,8 @@ import trio
 from intercom.agents.http import listener as http_listener
 from intercom.local import own_files
 from intercom.local.peer_processes import TcpClients
-from intercom.web_server import port as open_port
-from intercom.web_server.request import Refusal
+from intercom.web_server import acceptor as open_port
+from intercom.web_server.http_request import Refusal
 from intercom.web_server.server import Connection
 from tests.agents.http.rig import BOTH, head, modern, read_reply, until
 from tests.support.server_process import user_home

@@ -9,15 +9,15 @@ import trio
 from mcp.server.streamable_http import EventMessage
 
 from intercom.agents.http import sessions
-from intercom.agents.http.sessions import EventLog, LogMemory, SessionEvents
+from intercom.agents.http.sessions import LogMemory, SessionEvents, SessionLog
 
 
 def message(size: int) -> types.JSONRPCNotification:
     return types.JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": "x" * size})
 
 
-def log(memory: LogMemory) -> EventLog:
-    return EventLog(memory, lambda number, stream: None)
+def log(memory: LogMemory) -> SessionLog:
+    return SessionLog(memory, lambda number, stream: None)
 
 
 def test_where_all_is_too_much_the_log_without_news_gives_way() -> None:
@@ -48,7 +48,7 @@ def test_one_log_keeps_so_many_events() -> None:
 
 def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
     memory, times = LogMemory(), count(step=sessions.RESUME_SECONDS + 1)
-    one = EventLog(memory, lambda number, stream: None, now=lambda: next(times))
+    one = SessionLog(memory, lambda number, stream: None, now=lambda: next(times))
     one.add("open", None)
     for number in range(sessions.MOST_ANSWERED + 3):
         one.add(str(number), message(10))

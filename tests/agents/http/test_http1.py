@@ -12,7 +12,7 @@ import h2.settings
 import pytest
 import trio
 
-from intercom.web_server import port
+from intercom.web_server import acceptor
 from intercom.web_server import server as web_server
 from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, until
 
@@ -28,7 +28,8 @@ def reset_flood(port: int) -> bytes:
     # It counts only streams that are open, and those it resets are not.
     for stream in range(1, 2 * RESETS, 2):
         client.send_headers(
-            stream, [(":method", "POST"), (":scheme", "http"), (":path", "/mcp"), (":authority", f"127.0.0.1:{port}")]
+            stream,
+            [(":method", "POST"), (":scheme", "http"), (":path", "/mcp"), (":authority", f"127.0.0.1:{port}")],
         )
         client.reset_stream(stream)
     return client.data_to_send()
@@ -150,10 +151,10 @@ async def silent(at: Place, count: int) -> list[trio.SocketStream]:
 async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(port, "MOST_NEW_UNAUTHENTICATED", 6)
+    monkeypatch.setattr(acceptor, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(acceptor, "MOST_NEW_UNAUTHENTICATED", 6)
     # Nobody of them has had the time yet.
-    monkeypatch.setattr(port, "UNAUTHENTICATED_SECONDS", 1000.0)
+    monkeypatch.setattr(acceptor, "UNAUTHENTICATED_SECONDS", 1000.0)
     async with place(root) as at, at.client("agent=early") as early:
         assert (await call(early, "ping"))["acknowledged"]
         crowd = await silent(at, 40)
@@ -170,8 +171,8 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
 
 
 async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(port, "UNAUTHENTICATED_SECONDS", 0.0)
+    monkeypatch.setattr(acceptor, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(acceptor, "UNAUTHENTICATED_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         first = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -184,7 +185,7 @@ async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypat
 
 
 async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(acceptor, "FIRST_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         async with await trio.open_tcp_stream("127.0.0.1", at.port) as probe:

@@ -16,11 +16,11 @@ from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
 from intercom.agents.agent_connection import PendingResponse
-from intercom.agents.http import listener, request, sessions, streamable
+from intercom.agents.http import access_rules, listener, sessions, streamable
 from intercom.model.session import SessionStatus
-from intercom.sessions.presence import Presence
+from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.request_kinds import APPROVED
-from intercom.web_server.request import Refusal
+from intercom.web_server.http_request import Refusal
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, until
 
 PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
@@ -249,7 +249,7 @@ async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(at: Pla
 async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_its_own(at: Place) -> None:
     async with at.client("agent=one", "legacy") as client:
         session_id = (await call(client, "ping"))["session_id"]
-    assert not at.app.presence.connected("http:one")
+    assert not at.app.connected_agents.connected("http:one")
 
     async def interrupted() -> bool:
         (session,) = await at.board.service.sessions()
@@ -386,7 +386,7 @@ async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monk
     monkeypatch.setattr(sessions, "MOST_NAMED", 1)
     nothing: Any = None
     at = sessions.HttpSessions(sessions.ConnectionFactory(nothing, nothing, nothing), nothing)
-    one, two = request.Identity(agent="one"), request.Identity(agent="two")
+    one, two = access_rules.Identity(agent="one"), access_rules.Identity(agent="two")
     coming = await at.begin(one, "")
     with pytest.raises(Refusal):
         await at.begin(one, "")
@@ -409,10 +409,10 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
         ended.append(id)
 
     async with System([]) as system:
-        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, Presence()), end_session)
+        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, ConnectedAgents()), end_session)
         system.adopt(Actor(), "session/lives")
         for number, who in enumerate(("over", "lives", "over", "over")):
-            visit = await at.begin(request.Identity(session_id=who), "")
+            visit = await at.begin(access_rules.Identity(session_id=who), "")
             at.opened(visit, f"{who} {number}")
             visit.requests = 1
             if number < 3:
@@ -426,9 +426,9 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
 async def test_a_client_whose_processes_have_ended_is_gone_and_no_stall_until_another_comes() -> None:
     nothing: Any = None
     gone = 2**22 + 1
-    presence = Presence()
+    connected_agents = ConnectedAgents()
     async with System([]) as system:
-        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, presence), nothing)
+        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, connected_agents), nothing)
 
         async def next_look() -> None:
             with trio.move_on_after(6):
@@ -441,26 +441,26 @@ async def test_a_client_whose_processes_have_ended_is_gone_and_no_stall_until_an
             "unknown": frozenset(),
             "at work": frozenset({gone}),
         }.items():
-            asked[name] = visit = at.of(request.Identity(agent=name))
+            asked[name] = visit = at.of(access_rules.Identity(agent=name))
             visit.begun(pids)
             if name != "at work":
                 visit.ended()
         keys = {name: visit.agent.key for name, visit in asked.items()}
         await next_look()
-        assert [name for name in asked if not presence.connected(keys[name])] == ["ended"]
+        assert [name for name in asked if not connected_agents.connected(keys[name])] == ["ended"]
         # It is the same agent when it comes again, and what was sent to it was not lost.
-        again = at.of(request.Identity(agent="ended"))
+        again = at.of(access_rules.Identity(agent="ended"))
         assert again is asked["ended"]
         again.begun(frozenset({os.getpid()}))
-        assert presence.connected(keys["ended"])
+        assert connected_agents.connected(keys["ended"])
         again.ended()
         await next_look()
-        assert presence.connected(keys["ended"])
+        assert connected_agents.connected(keys["ended"])
         asked["at work"].ended()
         await next_look()
-        assert not presence.connected(keys["at work"])
+        assert not connected_agents.connected(keys["at work"])
         at.close()
-        assert not any(presence.connected(key) for key in keys.values())
+        assert not any(connected_agents.connected(key) for key in keys.values())
 
 
 @pytest.mark.real_time

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from intercom.agents.http import listener
-from intercom.web_server import port
+from intercom.web_server import acceptor
 from tests.agents.http.rig import Place, call, head, place, read_reply, until
 
 pytestmark = pytest.mark.real_time
@@ -111,13 +111,13 @@ async def test_a_stream_without_an_end_does_not_delay_the_stop(root: Path, monke
 @pytest.mark.parametrize(("allowed", "fit"), [(64, 32), (128, 64), (1024, 960), (resource.RLIM_INFINITY, sys.maxsize)])
 def test_the_limit_of_open_files_limits_connections(allowed: int, fit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (allowed, allowed))
-    assert port.most_files() == fit
+    assert acceptor.most_files() == fit
 
 
 async def test_where_few_files_may_be_open_a_crowd_leaves_room_for_a_client(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "most_files", lambda: 8)
+    monkeypatch.setattr(acceptor, "most_files", lambda: 8)
     async with place(root) as at:
         crowd = [await trio.open_tcp_stream("127.0.0.1", at.port) for _ in range(20)]
         for stream in crowd[:16]:

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.web_server import port
+from intercom.web_server import acceptor
 from intercom.web_server import server as web_server
 from tests.agents.http.rig import call, head, place
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real_time
 
 
 async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port, "FIRST_SECONDS", 2.0)
+    monkeypatch.setattr(acceptor, "FIRST_SECONDS", 2.0)
     async with place(root) as at:
         silent = await trio.open_tcp_stream("127.0.0.1", at.port)
         slow = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -36,8 +36,8 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monk
 async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(port, "UNAUTHENTICATED_SECONDS", 0.0)
+    monkeypatch.setattr(acceptor, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(acceptor, "UNAUTHENTICATED_SECONDS", 0.0)
     async with place(root) as at:
         silent = [await trio.open_tcp_stream("127.0.0.1", at.port) for _ in range(5)]
         for early in silent[:2]:

@@ -28,9 +28,9 @@ from intercom.workspace import transaction
 from intercom.workspace.change_plan import plan, plan_again
 from intercom.workspace.change_plan import steps as steps_of
 from intercom.workspace.files import directory_id, opened_root
+from intercom.workspace.manifest import divergences, plan_restore, take_manifest
 from intercom.workspace.preview import preview
 from intercom.workspace.proposal import parse
-from intercom.workspace.snapshot import divergences, plan_restore, snapshot
 from tests.attack.swaps.swapper import TARGETS
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
@@ -176,7 +176,7 @@ class Storm:
 
     def _restore(self) -> str:
         root, tag = self.grounds.work, f"r{self.number}"
-        now = snapshot(root, also=self.then.files)
+        now = take_manifest(root, also=self.then.files)
         if now.root_id != self.root_id:
             return "rejected"
         plan = plan_restore(root, self.then, now, divergences(self.then, now), (), exact=False)
@@ -206,7 +206,7 @@ class Storm:
         self.docs = os.open(self.grounds.work / "docs", os.O_RDONLY | os.O_DIRECTORY)
         with opened_root(self.grounds.work) as top:
             self.root_id = directory_id(top)
-        self.then = snapshot(self.grounds.work)
+        self.then = take_manifest(self.grounds.work)
 
 
 @frozen

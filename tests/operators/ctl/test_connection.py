@@ -18,7 +18,7 @@ from intercom.local.server_socket import PlaceLimits
 from intercom.local.wire import Peer as Who
 from intercom.model.card import Card
 from intercom.operators.authorization import AWAIT_SECONDS
-from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
+from intercom.operators.commands.command_table import COMMANDS, MAX_REQUEST
 from intercom.operators.ctl.connection import DROPPED, CtlDeps, Limits, Watchers, serve
 from tests.operators.ctl_server import Peer
 from tests.operators.stand_in_service import StandInAgents, StandInService, card

@@ -17,8 +17,8 @@ from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.model.session import ProgressItem, ProgressStatus, Session
+from intercom.operators.commands.command_table import MAX_REQUEST
 from intercom.operators.commands.json_forms import card_entries, card_entry, plain, read, session_entry
-from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.ctl.connection import CtlRequest, event, failure, read_request, success
 from tests.operators.stand_in_service import card, session
 

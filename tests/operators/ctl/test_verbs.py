@@ -13,7 +13,7 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus
 from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
-from intercom.operators.commands.table import DEFAULT_REASON, LISTED
+from intercom.operators.commands.command_table import DEFAULT_REASON, LISTED
 from tests.operators.ctl_server import ctl_server
 from tests.operators.stand_in_service import START, StandInService, card, session
 

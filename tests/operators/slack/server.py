@@ -31,21 +31,21 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.session import Session
 from intercom.operators.router_messages import Subscribe
-from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
+from intercom.operators.slack.button_actions import ActionDeps, People, SlackAuthorization
 from intercom.operators.slack.commands import runner
-from intercom.operators.slack.commands.call import CommandDeps
+from intercom.operators.slack.commands.command_call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelope_parser import Command, Person
 from intercom.operators.slack.ephemeral_sender import EphemeralSender
 from intercom.operators.slack.interaction_handler import Interactions
-from intercom.operators.slack.messages import OutboxHealth, Redraw, Wake
 from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender
+from intercom.operators.slack.slack_messages import OutboxHealth, Redraw, Wake
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
-from intercom.store.client import Reader, Store
 from intercom.store.database import Database, OpenedDatabase
+from intercom.store.handles import Reader, Store
 from intercom.store.outbox import Content, Row, Urgency
 from intercom.store.writer import Writer
 from intercom.store.writer_messages import Transact
@@ -404,7 +404,7 @@ async def slack_server(
             environ={"PATH": os.environ["PATH"], **(environ or {})},
         )
         server.interactions = Interactions(
-            deps, Authorization(service, frozenset({ANNA, BERT}), team), server.commands.run
+            deps, SlackAuthorization(service, frozenset({ANNA, BERT}), team), server.commands.run
         )
         async with server.system:
             if "outbox_writer" in runs:

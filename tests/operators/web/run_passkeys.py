@@ -30,7 +30,7 @@ from intercom.local.operator_keys import PublicKey
 from intercom.local.passkeys import is_origin
 from intercom.model.clock import to_text
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.client import Refusal, request
 from tests.proxy import certificate
 from tests.support.keys import make_key_file

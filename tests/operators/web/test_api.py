@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments, IpcError
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.table import COMMANDS, FIELDS, MAX_REQUEST
+from intercom.operators.commands.command_table import COMMANDS, FIELDS, MAX_REQUEST
 from intercom.operators.web import api, site
 from intercom.operators.web.sign_in import may_use
-from intercom.web_server import request
+from intercom.web_server import http_request
 
 
 def test_the_document_has_every_command_with_its_fields_and_no_other() -> None:
@@ -92,7 +92,7 @@ def test_every_code_has_a_status_that_the_document_describes() -> None:
 
 
 def test_every_status_of_the_web_server_is_one_that_the_document_describes() -> None:
-    sources = "".join(map(inspect.getsource, (site, request)))
+    sources = "".join(map(inspect.getsource, (site, http_request)))
     statuses = {int(HTTPStatus[name]) for name in re.findall(r"HTTPStatus\.(\w+)", sources)}
     assert {each for each in statuses if each >= 400} <= api.FAILURES.keys()
 

@@ -21,11 +21,11 @@ from intercom.model.card import Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import ConfigError
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.web import site
 from intercom.operators.web.proxy import Member, ProxyRules, rules_of
 from intercom.operators.web.sign_in import may_use
-from intercom.web_server.request import Refusal
+from intercom.web_server.http_request import Refusal
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import (

@@ -14,7 +14,7 @@ from intercom.model.errors import Ambiguous, InvalidArguments, NotFound, Unautho
 from intercom.model.web import person_name
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access, OperatorCommand
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.web.sign_in import (
     IDLE_LIFE,
     LINK_LIFE,

@@ -33,7 +33,7 @@ from intercom.model.config import WebSettings
 from intercom.model.errors import IpcError
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import AWAIT_SECONDS
-from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
+from intercom.operators.commands.command_table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
 from intercom.operators.web.events import EventLog
@@ -41,9 +41,9 @@ from intercom.operators.web.listener import IsNeeded
 from intercom.operators.web.passkeys import Proposals
 from intercom.operators.web.sign_in import IDLE_LIFE, LINK_LIFE, LONGEST_LIFE, SignIns, may_use, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
-from intercom.store.client import StoreUnavailable
+from intercom.store.handles import StoreUnavailable
 from intercom.web_server import server as web_server
-from intercom.web_server.port import ConnectionProcesses
+from intercom.web_server.acceptor import ConnectionProcesses
 from intercom.web_server.server import Connection
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
@@ -132,7 +132,7 @@ async def test_each_sign_in_with_a_program_that_is_not_shown_is_announced(
     async def finds_none(*_: object) -> frozenset[int]:
         return frozenset()
 
-    monkeypatch.setattr("intercom.web_server.port.ConnectionProcesses.find", finds_none)
+    monkeypatch.setattr("intercom.web_server.acceptor.ConnectionProcesses.find", finds_none)
     async with page_server(tmp_path) as server:
         operator = Operator()
         server.system.adopt(operator, "operator")

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Unauthorized
 from intercom.model.web import NewToken
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.table import COMMANDS
+from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.web import api
 from intercom.operators.web.sign_in import may_use
 from intercom.operators.web.site import WebSite
 from intercom.operators.web.tokens import TOKEN_DAYS, bearer_token
-from intercom.store.client import Store, StoreUnavailable
+from intercom.store.handles import Store, StoreUnavailable
 from intercom.store.writer_messages import Database
-from intercom.web_server.port import ConnectionProcesses
+from intercom.web_server.acceptor import ConnectionProcesses
 from intercom.web_server.server import Connection
 from tests.docs.generated import DOCS
 from tests.operators.stand_in_service import StandInService, card

@@ -13,23 +13,30 @@ from intercom.model.checkpoint import Files
 from intercom.model.errors import Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.commands import command_handlers
-from intercom.operators.slack.commands import call as commands_call
-from intercom.operators.slack.commands.call import Call, named, require_control, session_and_text, session_line, short
-from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter, of_command
+from intercom.operators.slack.commands import command_call as commands_call
+from intercom.operators.slack.commands.command_call import (
+    CommandCall,
+    named,
+    require_control,
+    session_and_text,
+    session_line,
+    short,
+)
+from intercom.operators.slack.commands.slash_command_table import SLASH, Category, Entry, Option, Parameter, of_command
 from intercom.operators.slack.draw import answers
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, amount
+from intercom.sessions.chat_outbox import channel_of
 from intercom.sessions.checkpoints.archive import sentence
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES
-from intercom.sessions.session_chat import channel_of
 from intercom.workspace import listing
 from intercom.workspace.listing import DEEPEST, DEPTH
 
 E = TypeVar("E", bound=StrEnum)
 
 
-def _number(call: Call, name: str, default: int, most: int) -> int:
+def _number(call: CommandCall, name: str, default: int, most: int) -> int:
     given = call.arguments.options.get(name)
     if given is None:
         return default
@@ -38,7 +45,7 @@ def _number(call: Call, name: str, default: int, most: int) -> int:
     return int(given)
 
 
-def _one_of(call: Call, name: str, default: E) -> E:
+def _one_of(call: CommandCall, name: str, default: E) -> E:
     kind = type(default)
     given = call.arguments.options.get(name, default)
     try:
@@ -47,7 +54,7 @@ def _one_of(call: Call, name: str, default: E) -> E:
         raise InvalidArguments(f"{name} takes one of {', '.join(kind)}, not {given[:40]!r}") from None
 
 
-def _required(call: Call, given: str | None, what: str) -> str:
+def _required(call: CommandCall, given: str | None, what: str) -> str:
     if not given:
         raise InvalidArguments(f"{what}: {call.entry.usage}")
     return given
@@ -56,21 +63,21 @@ def _required(call: Call, given: str | None, what: str) -> str:
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-async def list_pending(call: Call) -> Drawn:
+async def list_pending(call: CommandCall) -> Drawn:
     """List what waits for a person, of all sessions or of one."""
     session = None if call.first_word is None else named(await call.deps.service.sessions(), call.first_word)
     found = await call.deps.service.pending(None if session is None else session.id)
     return answers.pending_list(found, call.deps.masker, now=call.deps.now())
 
 
-async def list_sessions(call: Call) -> Drawn:
+async def list_sessions(call: CommandCall) -> Drawn:
     """List all sessions that have not ended."""
     found = await call.deps.service.sessions()
     newest_first = sorted(found, key=lambda each: each.updated_at, reverse=True)
     return answers.session_list(newest_first, call.deps.masker, now=call.deps.now())
 
 
-async def start(call: Call) -> str:
+async def start(call: CommandCall) -> str:
     """Start an agent. The caller owns the session; its thread is in the channel of the call."""
     prompt = _required(call, call.arguments.text, "say what the agent is to do")
     workspace = call.arguments.options.get("--workspace") or str((await call.workspace()).root)
@@ -84,7 +91,7 @@ async def start(call: Call) -> str:
     return await call.once(act, None)
 
 
-async def pause(call: Call) -> str:
+async def pause(call: CommandCall) -> str:
     """Pause an agent."""
     session = await call.own_session(commands_call.to_pause)
     how = f"{SLASH} session-resume resumes it"
@@ -98,7 +105,7 @@ async def pause(call: Call) -> str:
     return await call.once(act, session.id)
 
 
-async def resume(call: Call) -> str:
+async def resume(call: CommandCall) -> str:
     """Answer a standby, or let a paused session continue."""
     live = await call.deps.service.sessions()
     chosen, instruction = session_and_text(live, call.arguments)
@@ -114,7 +121,7 @@ async def resume(call: Call) -> str:
     return await call.once(act, session.id)
 
 
-async def clear(call: Call) -> str:
+async def clear(call: CommandCall) -> str:
     """End a session. Its pending requests are interrupted, and its agent is told so with its next call."""
     if call.first_word is None:
         session = await call.own_session(commands_call.to_clear)
@@ -131,7 +138,7 @@ async def clear(call: Call) -> str:
     return await call.once(act, session.id)
 
 
-async def steer(call: Call) -> str:
+async def steer(call: CommandCall) -> str:
     """Queue an instruction, which the agent gets with its next result."""
     live = await call.deps.service.sessions()
     chosen, given = session_and_text(live, call.arguments)
@@ -145,7 +152,7 @@ async def steer(call: Call) -> str:
     return await call.once(act, session.id)
 
 
-async def task(call: Call) -> str:
+async def task(call: CommandCall) -> str:
     """Leave a task for a session's agent, or for the next agent in a workspace."""
     text = _required(call, call.arguments.text, "say what is to be done")
     options = call.arguments.options
@@ -171,7 +178,7 @@ async def task(call: Call) -> str:
 _MOST_LINES = 5000
 
 
-async def logs(call: Call) -> Drawn | None:
+async def logs(call: CommandCall) -> Drawn | None:
     """Show the end of an agent's output in the channel; if it is long, attach the requested part as a file."""
     session = await _started_here(call)
     stream = _one_of(call, "--stream", Stream.STDOUT)
@@ -193,7 +200,7 @@ async def logs(call: Call) -> Drawn | None:
     return await call.show(drawn, beside, f"of {session_line(session)}")
 
 
-async def _started_here(call: Call) -> Session:
+async def _started_here(call: CommandCall) -> Session:
     """Return the named session; default: the session of the agent that was started last."""
     children = await call.deps.service.children.everyone()
     known = await call.deps.service.sessions(everything=True)
@@ -209,7 +216,7 @@ async def _started_here(call: Call) -> Session:
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-async def take_checkpoint(call: Call) -> str:
+async def take_checkpoint(call: CommandCall) -> str:
     """Take a checkpoint of a session and the files of its workspace."""
     live = await call.deps.service.sessions()
     chosen, label = session_and_text(live, call.arguments)
@@ -222,7 +229,7 @@ async def take_checkpoint(call: Call) -> str:
     return await call.once(act, session.id)
 
 
-async def list_checkpoints(call: Call) -> Drawn:
+async def list_checkpoints(call: CommandCall) -> Drawn:
     """List the checkpoints of a session; default: of the person's only session. If there is no such session, or it has
     no checkpoint, all are listed."""
     service = call.deps.service
@@ -237,7 +244,7 @@ async def list_checkpoints(call: Call) -> Drawn:
     return answers.checkpoint_list(found or await service.checkpoints.listed(), call.deps.masker)
 
 
-async def restore(call: Call) -> str:
+async def restore(call: CommandCall) -> str:
     """Ask people whether to restore a checkpoint; the question is a card on every channel."""
     name = _required(call, call.first_word, "name a checkpoint")
     files = _one_of(call, "--files", Files.LEAVE)
@@ -259,7 +266,7 @@ async def restore(call: Call) -> str:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-async def list_files(call: Call) -> Drawn | None:
+async def list_files(call: CommandCall) -> Drawn | None:
     """Show the tree of a directory in the channel."""
     depth = _number(call, "--depth", DEPTH, DEEPEST)
     workspace = await call.workspace()
@@ -269,7 +276,7 @@ async def list_files(call: Call) -> Drawn | None:
     return await call.show(*await trio.to_thread.run_sync(draw), f"in {workspace.root}")
 
 
-async def show_file(call: Call) -> Drawn | None:
+async def show_file(call: CommandCall) -> Drawn | None:
     """Show the text of a file, or some of its lines, in the channel."""
     path = _required(call, call.first_word, "name a file")
     asked = call.arguments.options.get("--lines")

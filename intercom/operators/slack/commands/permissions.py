@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from intercom.model.errors import InvalidArguments
 from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
 from intercom.operators.commands import grant_handlers
-from intercom.operators.slack.commands.call import Call
-from intercom.operators.slack.commands.table import SLASH, Category, Option, of_command
+from intercom.operators.slack.commands.command_call import CommandCall
+from intercom.operators.slack.commands.slash_command_table import SLASH, Category, Option, of_command
 from intercom.operators.slack.draw.blocks import amount
 
 #: How much of an id is shown, and of a hash: enough to type it.
@@ -22,13 +22,13 @@ _ID, _HASH = 8, 12
 _LISTED = 20
 
 
-def _card(call: Call) -> str:
+def _card(call: CommandCall) -> str:
     if call.first_word is None:
         raise InvalidArguments(f"name a card by the beginning of its id: {call.entry.usage}")
     return call.first_word
 
 
-async def grant(call: Call) -> str:
+async def grant(call: CommandCall) -> str:
     """Permit requests like a card's in advance; without the hash of what was shown, say what would pass."""
     id, given = _card(call), call.arguments.options
     pattern, risk, seen = given.get("--pattern"), given.get("--risk"), given.get("--sha")
@@ -61,7 +61,7 @@ async def grant(call: Call) -> str:
     return await call.once(act, shown.session_id)
 
 
-async def grants(call: Call) -> str:
+async def grants(call: CommandCall) -> str:
     """List the grants that are in force."""
     found = await call.deps.service.grants.listed()
     if not found:
@@ -70,7 +70,7 @@ async def grants(call: Call) -> str:
     return "\n".join(_line(each) for each in found[-_LISTED:]) + rest
 
 
-async def revoke(call: Call) -> str:
+async def revoke(call: CommandCall) -> str:
     """End a grant."""
     if call.first_word is None:
         raise InvalidArguments(f"name a grant by the beginning of its id: {call.entry.usage}")
@@ -82,7 +82,7 @@ async def revoke(call: Call) -> str:
     return await call.once(act, None)
 
 
-async def allow(call: Call) -> str:
+async def allow(call: CommandCall) -> str:
     """Add a rule to a policy and accept it; without the hash of what was shown, say what it would let pass."""
     id, given = _card(call), call.arguments.options
     pattern, risk, seen = given.get("--pattern"), given.get("--risk"), given.get("--sha")
@@ -104,7 +104,7 @@ async def allow(call: Call) -> str:
     return await call.once(act, None)
 
 
-def _again(call: Call, request_id: str, shown: str) -> str:
+def _again(call: CommandCall, request_id: str, shown: str) -> str:
     """Return the same command as it carries out what was shown."""
     given = "".join(f" {name} {shlex.quote(value)}" for name, value in call.arguments.options.items())
     return f"{SLASH} {call.entry.name} {request_id[:_ID]}{given} --sha {shown[:_HASH]}"

@@ -12,19 +12,19 @@ from attrs import define, evolve, field, frozen
 
 from actors import Actor, Name, Refused, Reply, ask
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound
-from intercom.operators.slack.commands import builtin, permissions, table
-from intercom.operators.slack.commands import call as commands_call
-from intercom.operators.slack.commands.call import Call, CommandDeps, Repeated
-from intercom.operators.slack.commands.table import SLASH, Category, Entry, Parameter, Table, either
+from intercom.operators.slack.commands import builtin, permissions, slash_command_table
+from intercom.operators.slack.commands import command_call as commands_call
+from intercom.operators.slack.commands.command_call import CommandCall, CommandDeps, Repeated
+from intercom.operators.slack.commands.slash_command_table import SLASH, Category, Entry, Parameter, Table, either
 from intercom.operators.slack.draw import answers, blocks
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, code, escaped, fitted
 from intercom.operators.slack.envelope_parser import Command
-from intercom.operators.slack.messages import CarryOut
+from intercom.operators.slack.slack_messages import CarryOut
 from intercom.operators.slack.web_api import Json, RateLimited, SlackRefused, Unreachable
 from intercom.sessions.lookups import UNANSWERED
 from intercom.store import idempotency
-from intercom.store.client import STORE_FAULTS, StoreUnavailable
+from intercom.store.handles import STORE_FAULTS, StoreUnavailable
 from intercom.store.idempotency import Unfinished
 from intercom.workspace.command_runner import Ending, Output, Ran, Started, end_left, run
 
@@ -33,17 +33,17 @@ log = logging.getLogger(__name__)
 # --- help ------------------------------------------------------------------------------------------------------------
 
 
-async def show_help(call: Call) -> Drawn:
+async def show_help(call: CommandCall) -> Drawn:
     """Show all commands, the commands of one category, or one command in full."""
     # A custom command's text comes from the configuration and may contain secrets.
     entries = [evolve(each, summary=call.deps.masker.mask(each.summary).text) for each in call.table.entries]
     groups = Table(tuple(entries)).categories()
     if call.first_word is None:
-        return answers.command_help(groups, table.TITLES)
+        return answers.command_help(groups, slash_command_table.TITLES)
     wanted = call.first_word.casefold()
     category = next((each for each in groups if each in (wanted, wanted.removesuffix("s"))), None)
     if category is not None:
-        return answers.command_help(groups, table.TITLES, category)
+        return answers.command_help(groups, slash_command_table.TITLES, category)
     for entry in entries:
         if entry.name.casefold() == wanted.removeprefix("/"):
             return _in_full(entry)
@@ -93,7 +93,7 @@ class Runs:
 
     _running: int = field(default=0, init=False)
 
-    async def handle(self, call: Call) -> Drawn | None:
+    async def handle(self, call: CommandCall) -> Drawn | None:
         """Run the command of this name. It is acknowledged once it is recorded; the channel shows its output."""
         name = call.entry.name
         if call.arguments.words:
@@ -127,7 +127,7 @@ class Runs:
         return call.pointer_to(channel)
 
 
-def _limit(call: Call) -> float:
+def _limit(call: CommandCall) -> float:
     """Return how long a command may run, in seconds, with some time to end it."""
     return call.deps.config.timeouts.command_timeout_seconds + ENDING_SECONDS
 
@@ -136,7 +136,7 @@ def _limit(call: Call) -> float:
 class _CustomRun:
     """One run of a configured command, with the message that shows its output during and after it."""
 
-    call: Call
+    call: CommandCall
     command: str
     channel: str
     root: Path
@@ -243,7 +243,7 @@ async def carry_out(runner: Name, command: Command) -> Json | None:
 def build(config_commands: dict[str, str], runs: Runs) -> Table:
     """Return the table of all commands under a configuration."""
     built_in = (*builtin.ENTRIES, *permissions.ENTRIES, HELP)
-    return Table((*built_in, *table.custom(config_commands, runs.handle, built_in)))
+    return Table((*built_in, *slash_command_table.custom(config_commands, runs.handle, built_in)))
 
 
 @frozen
@@ -360,19 +360,19 @@ async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Ackno
 
 
 async def _do(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Drawn | str | None:
-    said = table.read(command.text)
+    said = slash_command_table.read(command.text)
     entry = known.find(said.name or HELP.name)
     if entry.acts:
         ack.hold()
         await deps.check_new(command.act_id)
-    arguments = table.parse(
+    arguments = slash_command_table.parse(
         said.text,
         {each.name: each.value for each in entry.options},
         # The handler of a custom command itself rejects arguments.
         most=None if entry.category is Category.CUSTOM else len(entry.parameters),
         takes_text=any(each.takes_rest for each in entry.parameters),
     )
-    return await entry.handler(Call(deps, command, known, entry, arguments, ack.record, ack.give))
+    return await entry.handler(CommandCall(deps, command, known, entry, arguments, ack.record, ack.give))
 
 
 async def _tell(deps: CommandDeps, response_url: str, payload: Json) -> None:

@@ -42,7 +42,7 @@ from intercom.operators.slack.draw.blocks import (
 from intercom.operators.slack.draw.cards import KINDS, RISKS, STATUSES
 
 if TYPE_CHECKING:
-    from intercom.operators.slack.commands.table import Category, Entry
+    from intercom.operators.slack.commands.slash_command_table import Category, Entry
 
 _LISTED = 20
 

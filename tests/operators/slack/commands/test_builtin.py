@@ -17,7 +17,7 @@ from intercom.model.session import Session, SessionStatus
 from intercom.operators.slack.commands.runner import ACK_SECONDS
 from intercom.operators.slack.web_api import SlackRefused, Unreachable
 from intercom.store import idempotency
-from intercom.store.client import Store
+from intercom.store.handles import Store
 from intercom.store.outbox import RowKind
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server, texts

@@ -15,10 +15,10 @@ import pytest
 import trio
 
 from intercom.model.config import TimeoutSettings
-from intercom.operators.slack.commands import call, runner
+from intercom.operators.slack.commands import command_call, runner
 from intercom.operators.slack.draw.answers import Run
 from intercom.store import idempotency
-from intercom.store.client import StoreUnavailable
+from intercom.store.handles import StoreUnavailable
 from intercom.store.writer_messages import Database
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import command_server
@@ -201,8 +201,8 @@ async def test_a_server_that_stops_kills_what_runs_and_the_next_one_says_so(tmp_
         row = await server.find()
         assert row is not None
         assert row.channel == CHANNEL
-        told = call.UNDER_WAY
-        while told.startswith(call.UNDER_WAY):
+        told = command_call.UNDER_WAY
+        while told.startswith(command_call.UNDER_WAY):
             told = await server.told("hold")
         assert "run it again" in told
         assert await server.store(idempotency.unfinished) == ()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.errors import InvalidArguments
-from intercom.operators.slack.commands.table import Arguments, Typed, parse, read, split
+from intercom.operators.slack.commands.slash_command_table import Arguments, Typed, parse, read, split
 
 OPTIONS = {"--depth": "N", "--session": "ID"}
 

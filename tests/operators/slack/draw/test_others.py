@@ -18,7 +18,7 @@ from intercom.operators.slack.amendment_forms import draw_changes, draw_confirma
 from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.commands.runner import HELP
-from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
+from intercom.operators.slack.commands.slash_command_table import TITLES, Category, Entry, Parameter
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Mask

@@ -8,7 +8,7 @@ import trio
 from actors import ChildSpec, System
 from intercom.operators.slack.ephemeral_sender import EphemeralSender
 from intercom.operators.slack.interaction_handler import REMEMBERED, Once
-from intercom.operators.slack.messages import SendEphemeral
+from intercom.operators.slack.slack_messages import SendEphemeral
 from intercom.operators.slack.web_api import RateLimited, SlackRefused
 from tests.operators.slack.fake_slack import FakeSlack
 

@@ -23,7 +23,7 @@ from intercom.model.config import Config, CtlSettings, DatabaseSettings, SlackSe
 from intercom.model.decision import Decision, Verdict
 from intercom.operators.slack.settings import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
-from intercom.sessions.messages import Answered, Opened, ToolRequest
+from intercom.sessions.messages import Answered, RecordedRequest, ToolRequest
 from intercom.store import outbox
 from intercom.store.writer import Writer
 from tests.operators.slack.live.truth import Found, look
@@ -108,7 +108,7 @@ class Room:
         (self.root / name).mkdir(exist_ok=True)
         return EmbeddedAgent(self.app, name, str(self.root / name))
 
-    def ask(self, request: ToolRequest[Opened[R]], name: str = "agent") -> Pending[Answered[R]]:
+    def ask(self, request: ToolRequest[RecordedRequest[R]], name: str = "agent") -> Pending[Answered[R]]:
         """An agent asks, and the test goes on."""
         pending: Pending[Answered[R]] = Pending()
         self.nursery.start_soon(pending.run, partial(self.agent(name).call, request))

@@ -14,7 +14,7 @@ from intercom.operators.slack.outbox_writer import Drawing
 from intercom.sessions import request_kinds
 from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
-from intercom.store.client import Reader
+from intercom.store.handles import Reader
 from intercom.store.outbox import Row
 from intercom.store.writer_messages import Database
 from tests.slack_standin import Standin, buttons, text_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.operators.slack.messages import SocketUp
+from intercom.operators.slack.slack_messages import SocketUp
 from intercom.store.outbox import RowKind, Urgency
 from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
 from tests.operators.slack.server import Crash, crashing, sender_server

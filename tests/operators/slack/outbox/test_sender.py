@@ -11,12 +11,12 @@ import trio
 
 from actors import ask
 from actors.testing import start_probe
-from intercom.operators.slack.messages import OutboxHealth
 from intercom.operators.slack.sender import PostWorker
+from intercom.operators.slack.slack_messages import OutboxHealth
 from intercom.operators.slack.web_api import Remedy, remedy
 from intercom.sessions.messages import Posted
 from intercom.store import outbox
-from intercom.store.client import Store, StoreUnavailable
+from intercom.store.handles import Store, StoreUnavailable
 from intercom.store.outbox import RowKind, RowState, Urgency
 from tests.operators.slack.fake_slack import FakeSlack, limited, refusing
 from tests.operators.slack.server import sender_server, text

@@ -15,8 +15,8 @@ from intercom.model.decision import Decided
 from intercom.model.errors import SlackError
 from intercom.model.session import SessionMode
 from intercom.operators.slack import outbox_writer
-from intercom.operators.slack.messages import Redraw
 from intercom.operators.slack.outbox_writer import CardDrawn, Drawing, Look, card_key
+from intercom.operators.slack.slack_messages import Redraw
 from intercom.operators.slack.web_api import SlackRefused
 from intercom.sessions.messages import ReadRecent
 from intercom.store import outbox

@@ -23,7 +23,7 @@ from actors import ChildSpec, System, ask
 from actors.testing import Probe, no_leaks
 from intercom.model.chat_status import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interaction_handler import Once
-from intercom.operators.slack.messages import Health, SocketDown, SocketUp
+from intercom.operators.slack.slack_messages import Health, SocketDown, SocketUp
 from intercom.operators.slack.socket_mode import (
     Disconnected,
     Handling,

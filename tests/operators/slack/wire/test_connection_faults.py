@@ -17,7 +17,7 @@ from actors import ChildSpec, System, ask
 from actors.testing import Probe
 from intercom.model.chat_status import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interaction_handler import Once
-from intercom.operators.slack.messages import Health, SocketDown
+from intercom.operators.slack.slack_messages import Health, SocketDown
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi
 from tests.slack_standin import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, serve

@@ -84,7 +84,8 @@ def _line_or_escape(question: str) -> str:
     if typed.endswith(b"\x1b"):
         # What a key such as an arrow sends behind its Escape.
         termios.tcflush(terminal, termios.TCIFLUSH)
-        print()
+        # Over the ^[ that the terminal has echoed.
+        print("\b\b  \b\b" if before[3] & termios.ECHO and before[3] & termios.ECHOCTL else "")
         return ""
     return typed.decode("utf-8", "replace")
 

@@ -70,7 +70,7 @@ class GrantOperations:
             scope.sentence(),
             seconds_of(duration),
             uses_of(uses),
-            await self._try(scope, session),
+            await self._try(scope, session, request),
             await self._waiting(scope, session),
             session.status in sessions.WITHOUT_AGENT,
         )
@@ -155,10 +155,13 @@ class GrantOperations:
             why = (answer.why or "").replace("the workspace policy", "the grant")
             raise InvalidState(f"a grant would not let this card itself pass: {why}")
 
-    async def _try(self, scope: GrantScope, session: Session) -> str:
+    async def _try(self, scope: GrantScope, session: Session, shown: ApprovalRequest) -> str:
         def counts(past: PastRequest) -> bool:
+            # The card that the grant is made from is not past.
+            if past.session_id != session.id or past.id == shown.id:
+                return False
             question = past_question(past)
-            return past.session_id == session.id and question is not None and is_about(scope, question, past.tool)
+            return question is not None and is_about(scope, question, past.tool)
 
         limits = limits_of(self.deps.config)
         tried = await try_policy(self.reader, session.workspace_root, scope.policy, limits, counts)

@@ -132,10 +132,12 @@ async def try_policy(
 
 
 async def compare(
-    reader: Reader, root: str, present: WorkspacePolicy, other: WorkspacePolicy, limits: Limits
+    reader: Reader, root: str, present: WorkspacePolicy, other: WorkspacePolicy, limits: Limits, *, shown: str
 ) -> Comparison:
-    """Try two policies on the newest requests of the workspace `root`."""
-    return await trio.to_thread.run_sync(_compared, await _past_requests(reader, root), present, other, limits)
+    """Try two policies on the newest requests of the workspace `root` besides `shown`, the one that a person looks
+    at."""
+    past = [each for each in await _past_requests(reader, root) if each.id != shown]
+    return await trio.to_thread.run_sync(_compared, past, present, other, limits)
 
 
 async def _past_requests(reader: Reader, root: str) -> Sequence[PastRequest]:

@@ -198,6 +198,11 @@ APPROVED = (
     "a person approved this change in Intercom: call check_diff with this request_id, which writes exactly what was"
     " approved"
 )
+#: Told with an approval by the policy or by a grant.
+AUTO_APPROVED = (
+    "nobody needed to be asked about this change: call check_diff with this request_id, which writes exactly what was"
+    " approved"
+)
 #: Told with an approval that a person changed.
 _AMENDED = (
     "a person changed your proposal before they approved it: check_diff writes what was approved, and not what you"
@@ -222,7 +227,7 @@ def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
     if status == "timeout":
         return evolve(plain, message=NOT_APPROVED)
     if request.decided is None or is_automatic(request):
-        return plain
+        return evolve(plain, message=AUTO_APPROVED) if status == "approved" else plain
     text, details = request.decided.text, request.told
     if status == "rejected":
         return plain if details is None else evolve(plain, comments=details.comments, message=_REVISE)

@@ -81,7 +81,8 @@ class RuleCalls:
         waiting = await self._waiting(root, wanted)
         text = policy_edit.edited(loaded.text, rules, threshold)
         source = loaded.source or POLICY_FILE
-        trial = await compare(self.reader, root, state.policy, wanted, limits_of(self.deps.config))
+        limits = limits_of(self.deps.config)
+        trial = await compare(self.reader, root, state.policy, wanted, limits, shown=request.id)
         return RulePreview(
             request_id=request.id,
             workspace_root=root,

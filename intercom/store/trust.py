@@ -28,6 +28,7 @@ class PastRequest:
     `question` is JSON; None if no policy could have allowed the operation. `tool` is the client's; None for a
     proposal."""
 
+    id: str
     title: str
     risk: RiskLevel
     paths: tuple[str, ...] = ()
@@ -86,6 +87,7 @@ class Policies(Table[PolicyDecision]):
             paths.setdefault(row["request_id"], []).extend(path for path in (row["path"], row["old_path"]) if path)
         return tuple(
             PastRequest(
+                each["id"],
                 each["title"],
                 RiskLevel(each["risk_level"]),
                 tuple(paths.get(each["id"], ())),

@@ -472,7 +472,7 @@ def test_the_log_is_a_tab(where: Places, monkeypatch: pytest.MonkeyPatch) -> Non
         entry = AuditEntry(1, START, "approved", "s-1", "kim", "approved one \x1b[2J", None)
         person.server.answers["log"] = {"entries": [plain(entry)]}
         await person.press("tab", "tab")
-        await person.until("approved       kim approved one \\x1b[2J")
+        await person.until("approved       kim approved one \\x1b[2J  s-1")
         await person.press("a", "tab")
         await person.until("↓ selects one")
         assert person.server.decided == []

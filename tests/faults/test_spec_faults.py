@@ -110,6 +110,7 @@ async def test_a_clearance_asks_the_policy_about_every_file_of_its_diff(server: 
     agent = await server.arrive(root)
     opened = await agent.propose("src/b.txt", "new\n")
     assert opened.answered.answer.auto_approved == "file_pattern:write:src/**"
+    assert "call check_diff" in opened.answered.answer.message
     # One of its files is outside the rule, whichever one file_path names.
     assert (await agent.propose("src/b.txt", TWO)).answered is None
     # Risk beyond the policy's goes to a person, too.

@@ -350,6 +350,8 @@ def log_lines(entries: Sequence[LogEntry]) -> list[Text]:
     for entry in sorted(entries, key=lambda each: -each.id):
         line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<14} ", "not dim cyan")
         line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.log_text(entry)), "not dim")
+        if entry.session_id:
+            line.append(f"  {short(entry.session_id)}", "dim")
         lines.append(line)
     return lines or [Text("the log is empty", "dim")]
 

@@ -73,7 +73,7 @@ export async function carryOut(command: string, fields: JsonObject, did: string)
 
 /** Say why a command that has to be signed is not sent from here; empty if it is sent. */
 export function whySigned(): string {
-  return inbox.needsTerminal ? "An operator key is set, so this is signed with a passkey, or in a terminal:" : "";
+  return inbox.needsTerminal ? "This must be signed, with a passkey or in a terminal:" : "";
 }
 
 /** Whether this person may act at all. */

@@ -482,7 +482,7 @@ export class Inbox {
   async decide(word: string, typedAt: number): Promise<void> {
     if (word === EDIT.word || word === PERMIT.word) return this.#openFor(word, typedAt);
     const acts = this.board.actsFor(word);
-    if (this.needsTerminal) return this.say("info", "an operator key is set: decide in a terminal");
+    if (this.needsTerminal) return this.say("info", "decisions must be signed: decide in a terminal");
     const first = acts[0];
     const card = first?.card;
     if (!first || !card) return this.begin(acts, typedAt);
@@ -505,7 +505,7 @@ export class Inbox {
     const [act] = this.board.actsFor(word);
     if (this.cannotDecide) return this.say("warning", this.cannotDecide);
     if (!act?.card || !this.board.counts(typedAt)) return;
-    if (this.needsTerminal) return this.say("info", "an operator key is set: decide in a terminal");
+    if (this.needsTerminal) return this.say("info", "decisions must be signed: decide in a terminal");
     this.open({ name: word === EDIT.word ? "edit" : "permit", card: act.card });
   }
 
@@ -678,7 +678,7 @@ export class Inbox {
    *  if an agent may know the decision, or if the card has another one now. */
   async takeBack(decisions: readonly { card: Card; id: string | null }[]): Promise<void> {
     if (this.cannotDecide) return this.say("warning", this.cannotDecide);
-    if (this.needsTerminal) return this.say("info", "an operator key is set: take it back in a terminal");
+    if (this.needsTerminal) return this.say("info", "this must be signed: take it back in a terminal");
     const wanted = decisions.filter(({ card }) => !this.#takingBack.has(card.id));
     for (const { card } of wanted) this.#takingBack.add(card.id);
     this.changed();

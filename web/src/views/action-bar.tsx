@@ -110,7 +110,7 @@ export function ActionBar({ card }: { card: Card }) {
       ) : inbox.needsTerminal ? (
         <>
           <p className="min-w-0 flex-1 basis-60 text-[0.8125rem] text-muted-foreground">
-            An operator key is set, so decisions are signed: here with a passkey, or in a terminal, as{" "}
+            Decisions must be signed: here with a passkey, or in a terminal, as{" "}
             <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> says.
           </p>
           <MakePasskey />
@@ -153,7 +153,7 @@ export function BatchBar() {
       ) : inbox.needsTerminal ? (
         <>
           <span className="min-w-0 flex-1 basis-60 text-[0.8125rem] text-muted-foreground">
-            An operator key is set, so decisions are signed: here with a passkey, or in a terminal.
+            Decisions must be signed: here with a passkey, or in a terminal.
           </span>
           <MakePasskey />
         </>

@@ -38,7 +38,7 @@ test("an operator key that was made meanwhile is noticed with the first decision
   server.refusal = { status: 403, code: "unauthorized", message: "this server takes only signed decisions" };
   await page.keyboard.press("a");
   await page.getByTestId("messages").getByText("this server takes only signed decisions").waitFor({ timeout: 12_000 });
-  await page.getByText("An operator key is set").waitFor();
+  await page.getByText("Decisions must be signed").waitFor();
   await page.getByRole("button", { name: "Make a passkey" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Make it" }).waitFor();
 });

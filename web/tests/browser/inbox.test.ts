@@ -480,7 +480,7 @@ describe("roles", () => {
     server.put(proposal("Sign me"));
     const page = await visit();
     await select(page, "Sign me");
-    await page.getByText("An operator key is set").waitFor();
+    await page.getByText("Decisions must be signed").waitFor();
     await press(page, "a");
     expect(await undoBar(page).count()).toBe(0);
   });

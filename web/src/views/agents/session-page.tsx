@@ -132,7 +132,7 @@ function Footer({ session }: { session: Session }) {
     <div className="flex shrink-0 flex-col gap-2 border-t bg-background px-3 py-2 pb-[max(0.5rem,env(safe-area-inset-bottom))] md:px-6 md:py-3">
       {state.needsTerminal ? (
         <p className="text-[0.8125rem] text-muted-foreground">
-          An operator key is set, so messages and resuming are signed in a terminal:{" "}
+          Messages and resuming must be signed, in a terminal:{" "}
           <code className="font-mono text-xs text-foreground">agent-intercom-ctl steer {short(session.id)} TEXT</code>
         </p>
       ) : (

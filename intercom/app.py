@@ -19,8 +19,8 @@ from attrs import asdict, define, field
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System, ask
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection
+from intercom.agents.agent_process_records import KnownProcesses
 from intercom.agents.http.status import HttpStatus
-from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.shim_connection import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
@@ -58,7 +58,7 @@ from intercom.sessions.trusted_keys import Keyring, SystemKeys
 from intercom.store import sessions
 from intercom.store.checkpoints import Contents
 from intercom.store.database import Fault, OpenedDatabase, take_incident, transaction
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
@@ -337,8 +337,8 @@ class App:
     def _gateway(self, store: Store) -> Gateway:
         """Build the gateway: its records, its part of the store, and the service with its actors."""
         # Imported lazily: most servers have none.
-        from intercom.gateway.invocations import InvocationLog
-        from intercom.gateway.journal import Journal, arguments_key
+        from intercom.gateway.call_journal import Journal, arguments_key
+        from intercom.gateway.call_log import InvocationLog
         from intercom.gateway.process_records import ProcessRecords
         from intercom.gateway.service import Gateway, lookup_in
         from intercom.gateway.stored_state import StoredState
@@ -376,7 +376,9 @@ class App:
 
     async def _start_concluder(self, task: str, act: str) -> Session:
         """Start an agent that concludes a room."""
-        return await self.service.children.start(task, by="intercom", channel="rooms", label="conclusion", act=act)
+        return await self.service.agent_processes.start(
+            task, by="intercom", channel="rooms", label="conclusion", act=act
+        )
 
     def _announce(self, line: str) -> None:
         """Tell a line to every channel."""
@@ -404,7 +406,7 @@ class App:
         if not self.config.elicitation.enabled:
             return None
         # Imported lazily: most servers ask nobody there.
-        from intercom.operators.elicitation import ClientDialogs
+        from intercom.operators.client_dialogs import ClientDialogs
 
         return ClientDialogs(self.service, self._mode_of, self.session_deps.card_router.tell, self.now).attend
 
@@ -451,12 +453,12 @@ class App:
 
     def _http_listener(self, status: HttpStatus) -> Callable[[], Actor]:
         # Imported lazily: loading the web server is slow.
-        from intercom.agents.http import listener, sessions
+        from intercom.agents.http import http_sessions, listener
         from intercom.agents.http.listener import HttpDeps
 
         at = HttpDeps(
             server=self.shim_deps.server,
-            factory=sessions.ConnectionFactory(
+            factory=http_sessions.ConnectionFactory(
                 self.system, self.config, self.connected_agents, self.shim_deps.connections
             ),
             status=status,
@@ -535,7 +537,7 @@ class App:
     def _spawning(self) -> ProcessDeps:
         return ProcessDeps(
             session_deps=self.session_deps,
-            root=self.service.children.root,
+            root=self.service.agent_processes.root,
             environ=self.environ,
             children=self.system.named("children"),
             registry=self.system.named("registry"),
@@ -553,7 +555,7 @@ class App:
 
     async def _start_restored(self, session: Session, prompt: str) -> Session:
         """Start an agent for a restored session."""
-        return await self.service.children.start(
+        return await self.service.agent_processes.start(
             prompt, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
 

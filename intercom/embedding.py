@@ -182,7 +182,7 @@ class EmbeddedAgent:
                 yield call
             except BaseException:
                 # No result reaches the program, so the pending deliveries stay pending.
-                connection.deliveries.abandon(call.name, call.session_id)
+                connection.sent_results.abandon(call.name, call.session_id)
                 raise
             outcome = "ok"
         except IntercomError as refused:
@@ -199,9 +199,9 @@ class EmbeddedAgent:
             connection.close_call(call)
             with trio.CancelScope(shield=True):
                 # From here on the program gets its answer, even if it cancels the call.
-                await connection.deliveries.reached(call.name)
+                await connection.sent_results.reached(call.name)
 
-        if not hand_over(Handover(deliver, partial(connection.deliveries.abandon, call.name, call.session_id))):
+        if not hand_over(Handover(deliver, partial(connection.sent_results.abandon, call.name, call.session_id))):
             await deliver()
         return answered
 
@@ -313,19 +313,19 @@ class EmbeddedOperator:
         """Start an agent (`host_cli` of the configuration) on a task. Returns its session once its process runs. With
         `act`, repeated calls of the same `act` start one agent only."""
         named = self._act(act)
-        return await self.app.service.children.start(
+        return await self.app.service.agent_processes.start(
             prompt, by=self.name, channel=CHANNEL, workspace=workspace, mode=mode, label=label, act=named
         )
 
     async def children(self) -> dict[str, AgentProcess]:
         """Return the agents that people started, by session, with the status of their processes."""
-        return await self.app.service.children.everyone()
+        return await self.app.service.agent_processes.everyone()
 
     async def output(
         self, session: str, stream: Stream = Stream.STDOUT, *, lines: int = LINES, start: int | None = None
     ) -> Output:
         """Return output of an agent that people started: its last `lines`, or all from byte `start`."""
-        return await self.app.service.children.output(session, stream, lines=lines, start=start)
+        return await self.app.service.agent_processes.output(session, stream, lines=lines, start=start)
 
     async def pause(self, session: str | None = None) -> Session:
         """Pause all calls of a session's agent until `unpause`. Without a name, the only active session is meant."""

@@ -123,7 +123,7 @@ class AgentConnection:
     agent: str | None = None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
-    deliveries: SentResults = field(init=False)
+    sent_results: SentResults = field(init=False)
     cut_calls: CutCalls = field(factory=CutCalls, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
@@ -136,24 +136,24 @@ class AgentConnection:
     _when_closed: dict[str, Callable[[], object]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.deliveries = SentResults(self.system)
+        self.sent_results = SentResults(self.system)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def answering(
-        self, tool: Tool, given: Any, caller: Caller, request_id: object, response: PendingResponse | None
+        self, tool: Tool, given: Any, caller: Caller, rpc_id: object, response: PendingResponse | None
     ) -> AsyncIterator[ToolCall]:
         """Open the call of a tool. The `with` block makes its answer.
 
         After the block, what the result carries counts as sent. If the block fails or is cancelled, there is no result,
-        and what it would have carried is pending again. `request_id` is the id of the MCP request. `response` is told
+        and what it would have carried is pending again. `rpc_id` is the id of the MCP request. `response` is told
         of the call's begin and end, if the transport has one.
         """
         call = await self.open_call(tool, given, caller)
         note(call.session_id, getattr(given, "request_id", None))
         if response is not None:
-            response.begun(call, request_id)
+            response.begun(call, rpc_id)
         try:
             yield call
             # The call may be cancelled just after its answer: the SDK then sends no result.
@@ -161,7 +161,7 @@ class AgentConnection:
             self.close_call(call)
         except BaseException as ended:
             self.cut_calls.note(call, caller.client_name, ended)
-            self.deliveries.abandon(call.name, call.session_id)
+            self.sent_results.abandon(call.name, call.session_id)
             raise
         finally:
             if response is not None:
@@ -174,9 +174,9 @@ class AgentConnection:
         self.client_name = caller.client_name or self.client_name
         if isinstance(given, Reboot):
             # `reboot` means a restarted client, which may not have read what was written.
-            self.deliveries.client_restarted()
+            self.sent_results.client_restarted()
         else:
-            await self.deliveries.read_all()
+            await self.sent_results.read_all()
         session_id = await (self._found(given, caller) if self.anonymous else self._session_for(given, caller))
         call = self._call(tool, given, caller, session_id)
         if not self.anonymous and isinstance(given, Reboot):
@@ -200,7 +200,7 @@ class AgentConnection:
             call_wait_seconds=self._call_wait(caller.client_name),
             progress=caller.progress,
             given=given,
-            on_its_way=self.deliveries.on_its_way,
+            on_its_way=self.sent_results.on_its_way,
         )
 
     def _call_wait(self, client_name: str | None) -> float | None:
@@ -215,7 +215,7 @@ class AgentConnection:
             if len(self._own_requests) >= _MOST_OWN:
                 self._own_requests.clear()
             self._own_requests.add(call.request_id)
-        self.deliveries.sent(call)
+        self.sent_results.sent(call)
 
     def _heard(self, session_id: str) -> None:
         """Report activity to the stall detector, at most every `_HEARD_SECONDS`: calls come in bursts. A process is not
@@ -255,7 +255,7 @@ class AgentConnection:
         """Note that the connection is closed: its deliveries are lost, and its agents may be gone. `for_good` says that
         their client closed it and will not come back."""
         self._closed = True
-        self.deliveries.lose_all()
+        self.sent_results.lose_all()
         self._told.clear()
         self.left(for_good=for_good)
         for act in self._when_closed.values():
@@ -409,12 +409,12 @@ class PendingResponse:
     _readers: int = field(default=0, init=False)
     _news: trio.Event | None = field(default=None, init=False)
 
-    def begun(self, call: ToolCall, request_id: object) -> None:
+    def begun(self, call: ToolCall, rpc_id: object) -> None:
         """Note that the request is this tool call."""
         self.call = call
-        self._id = request_id
+        self._id = rpc_id
         if self.streams is not None:
-            self.streams[str(request_id)] = self
+            self.streams[str(rpc_id)] = self
         if self.is_left:
             call.stop_waiting()
 
@@ -431,7 +431,7 @@ class PendingResponse:
             self._forget()
             self._changed()
             if self.call is not None and not self._cancelled:
-                self.connection.deliveries.written(self.call.name, self._id)
+                self.connection.sent_results.written(self.call.name, self._id)
 
     @property
     def is_cancelled(self) -> bool:
@@ -442,7 +442,7 @@ class PendingResponse:
         """Note that the client has cancelled the request. It ignores an answer that still arrives."""
         self._cancelled = True
         if self._answered and not self.is_written and self.call is not None:
-            self.connection.deliveries.lost(self.call.name)
+            self.connection.sent_results.lost(self.call.name)
 
     def leave(self) -> None:
         """Note that nobody will read the answer: its deliveries become pending again, and a waiting call ends."""
@@ -504,7 +504,7 @@ class PendingResponse:
     def _lose(self) -> None:
         self._forget()
         if self.call is not None:
-            self.connection.deliveries.lost(self.call.name)
+            self.connection.sent_results.lost(self.call.name)
 
     def _forget(self) -> None:
         if self.streams is not None and self.call is not None and self.streams.get(str(self._id)) is self:

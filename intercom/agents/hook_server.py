@@ -19,7 +19,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import System, ask
-from intercom.agents import known_agent_processes, schemas
+from intercom.agents import agent_process_records, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
 from intercom.agents.hook_process import ASKED, PAUSED
@@ -131,7 +131,7 @@ async def _connections(hook: HookDeps, origin: HookOrigin) -> list[AgentConnecti
     """Return the agent connections of this hook's client: those in whose workspace it is first, and then the newest
     first."""
     processes = {name: pids for name, (_, pids) in hook.connections.items()}
-    names = await trio.to_thread.run_sync(known_agent_processes.nearest, hook.pid, processes)
+    names = await trio.to_thread.run_sync(agent_process_records.nearest, hook.pid, processes)
     found = [hook.connections[name][0] for name in reversed(names) if name in hook.connections]
     # A client that another client started has no part in the other's sessions.
     own = [each for each in found if each.client_name is None or _is_named(origin, each.client_name)]

@@ -36,8 +36,7 @@ from pydantic import Field
 
 from actors import Request, ask
 from intercom._version import __version__
-from intercom.agents import icons, prompts, resources, schemas
-from intercom.agents import tool_call as agents_call
+from intercom.agents import icons, prompts, resources, schemas, tool_call
 from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
 from intercom.agents.clients import TASKS_EXTENSION, offers_tasks, without_tasks
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
@@ -225,7 +224,7 @@ async def _call_tool(
             if isinstance(failed, MCPError):
                 raise
             result = _failure(ctx, params, failed)
-        outcome = agents_call.outcome_of(result)
+        outcome = tool_call.outcome_of(result)
         return result
     except MCPError as refused:
         outcome = code_of(refused)
@@ -237,12 +236,12 @@ async def _call_tool(
 def _failure(ctx: Context, params: types.CallToolRequestParams, failed: Exception) -> types.CallToolResult:
     """Return the result of a failed tool call. Raises MCPError if a task was requested: the answer cannot be a result
     then."""
-    refused = agents_call.refusal(failed, f"the tool {params.name}")
+    refused = tool_call.refusal(failed, f"the tool {params.name}")
     if asked_for(ctx, params):
         raise error(refused)
     if isinstance(failed, Paused):
-        return agents_call.answer(paused_content(params.name, failed))
-    return agents_call.failure(refused)
+        return tool_call.answer(paused_content(params.name, failed))
+    return tool_call.failure(refused)
 
 
 async def _run(
@@ -262,7 +261,7 @@ async def _run(
         call.dialog = None if dialogs is None else dialogs(ctx, call.session_id)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
         cut_off = connection.cut_calls.take(call, answered.late_verdicts)
-    return agents_call.result(answered, cut_off)
+    return tool_call.result(answered, cut_off)
 
 
 async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
@@ -408,7 +407,7 @@ async def _answered(
     except MCPError:
         raise
     except Exception as failed:
-        raise error(agents_call.refusal(failed, ctx.method)) from None
+        raise error(tool_call.refusal(failed, ctx.method)) from None
 
 
 def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> Form | None:
@@ -426,9 +425,9 @@ async def begin(form: Form, call: ToolCall) -> types.CallToolResult:
     """Open the request and its task. If the form allows it, a call that needs no wait is answered at once."""
     opened = await call.ask(evolve(call.given, call=call.name))
     call.request_id = opened.request_id
-    agents_call.note(request_id=opened.request_id)
+    tool_call.note(request_id=opened.request_id)
     if form is Form.EXTENSION and opened.answered is not None:
-        return agents_call.result(call.finish(opened.answered, opened.request_id))
+        return tool_call.result(call.finish(opened.answered, opened.request_id))
     state = await call.ask(OpenTask(call.name, call.tool.name, opened.request_id))
     # This answer carries nothing: pending deliveries go with another one.
     call.session.tell(Undeliver((call.name,)))
@@ -498,18 +497,18 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     except IntercomError as failed:
         if failed.error_code in ("task_cancelled", "task_not_found", "unavailable"):
             raise
-        return agents_call.failure(failed)
-    return agents_call.result(answered)
+        return tool_call.failure(failed)
+    return tool_call.result(answered)
 
 
 async def _ask(connection: AgentConnection, caller: Caller, question: Request[R], task: str | None = None) -> R:
     if connection.anonymous:
         raise NotFound("only an agent with a key can poll a task: put ?agent=KEY into the URL", code=_UNKNOWN)
     session_id = await connection.session(caller, None if task is None else OfTask(task))
-    agents_call.note(session_id)
+    tool_call.note(session_id)
     answer = await ask(connection.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
     if isinstance(answer, TaskState):
-        agents_call.note(request_id=answer.request_id)
+        tool_call.note(request_id=answer.request_id)
     return answer
 
 

@@ -261,7 +261,7 @@ async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0
     # The SDK's stdio transport reads in a worker thread, which cannot be cancelled. This waits on the descriptors.
     incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
     os.dup2(2, stdout)
-    lines, sending, deliveries = Lines(incoming), trio.Lock(), connection.deliveries
+    lines, sending, deliveries = Lines(incoming), trio.Lock(), connection.sent_results
     numbers = itertools.count(1)
 
     async def send(data: bytes) -> None:

@@ -20,7 +20,7 @@ from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.model import clock
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import Json, JsonObject
-from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, InstructionWait
 from intercom.sessions.chat_outbox import channel_of
 from intercom.sessions.messages import OUTBOX_WRITER, Describe, History, ReadRecent, ReadRequests
 from intercom.sessions.request_kinds import Asked, headline
@@ -117,7 +117,7 @@ def _subject(request: Asked) -> JsonObject:
             return {"type": "permission", "tool": request.tool, "title": headline(request.title)}
         case ContinuationPrompt():
             return {"type": "prompt", "tool": "transmit", "title": headline(request.prompt_text)}
-        case Wait():
+        case InstructionWait():
             return {"type": "standby", "tool": "standby", "title": headline(request.message)}
 
 

@@ -44,13 +44,13 @@ _MOST_OVER = 100
 
 @frozen
 class Result:
-    """The result of one call, and what it carries to the agent of this session. `request_id` is the request that it
+    """The result of one call, and what it carries to the agent of this session. `rpc_id` is the request that it
     answers, while a cancellation of that request matters."""
 
     stage: Stage = Stage.NONE
     session_id: str = ""
     delivery: Delivery = field(default=Delivery(""))
-    request_id: object = None
+    rpc_id: object = None
 
     @property
     def is_unconfirmed(self) -> bool:
@@ -65,18 +65,18 @@ class SentResults:
     system: System
     _results: dict[str, Result] = field(factory=dict, init=False)
 
-    def asked(self, request_id: str | int, name: str) -> None:
+    def asked(self, rpc_id: str | int, name: str) -> None:
         """Note a call with this name over a byte stream."""
-        for earlier in self._answers(request_id):
-            self._results[earlier] = evolve(self._results[earlier], request_id=None)
+        for earlier in self._answers(rpc_id):
+            self._results[earlier] = evolve(self._results[earlier], rpc_id=None)
         known = self._result(name)
-        self._results[name] = evolve(Result() if known.stage in _OVER else known, request_id=request_id)
+        self._results[name] = evolve(Result() if known.stage in _OVER else known, rpc_id=rpc_id)
 
-    def answered(self, request_id: str | int | None) -> tuple[str, str | None] | None:
+    def answered(self, rpc_id: str | int | None) -> tuple[str, str | None] | None:
         """Note that the answer to a request is about to be sent over a byte stream. Returns the name of its call, with
         the receipt for the shim to give back once it was written; the receipt is None if nothing needs a record. It
         holds everything to record, so a server that does not know the call can record it."""
-        for name in self._answers(request_id):
+        for name in self._answers(rpc_id):
             result = self._results[name]
             if not result.is_unconfirmed:
                 del self._results[name]
@@ -89,23 +89,23 @@ class SentResults:
         if self._result(call.name).stage is Stage.CANCELLED:
             self.abandon(call.name, call.session_id)
         elif call.delivery is not None:
-            request_id = self._result(call.name).request_id
-            self._results[call.name] = Result(Stage.SENT, call.session_id, call.delivery, request_id)
+            rpc_id = self._result(call.name).rpc_id
+            self._results[call.name] = Result(Stage.SENT, call.session_id, call.delivery, rpc_id)
 
-    def written(self, name: str, request_id: object = None) -> None:
+    def written(self, name: str, rpc_id: object = None) -> None:
         """Note that this call's result was written to a connection without a shim, as the answer to this request. The
         agent's next call confirms that it was read."""
         result = self._result(name)
         if result.is_unconfirmed:
-            self._results[name] = evolve(result, stage=Stage.WRITTEN, request_id=request_id)
+            self._results[name] = evolve(result, stage=Stage.WRITTEN, rpc_id=rpc_id)
             if result.delivery.instructions:
                 # Told at once: the server may crash while the agent works on it for long.
                 self.system.named(f"session/{result.session_id}").tell(Written(result.delivery.instructions))
 
-    def cancelled(self, request_id: object) -> None:
+    def cancelled(self, rpc_id: object) -> None:
         """Make pending again what answers this request: its client cancelled it, and ignores the answer, also one that
         crosses with the cancellation."""
-        for name in self._answers(request_id):
+        for name in self._answers(rpc_id):
             if self._result(name).stage is Stage.NONE:
                 self._note_over(name, Stage.CANCELLED)
             else:
@@ -193,11 +193,11 @@ class SentResults:
     def _unread(self) -> tuple[str, ...]:
         return tuple(name for name, result in self._results.items() if result.stage is Stage.WRITTEN)
 
-    def _answers(self, request_id: object) -> tuple[str, ...]:
+    def _answers(self, rpc_id: object) -> tuple[str, ...]:
         """Return the calls whose results answer this request."""
         # The SDK does not distinguish the ids 1 and "1" either.
-        ids = ((name, result.request_id) for name, result in self._results.items())
-        return tuple(name for name, id in ids if None not in (id, request_id) and str(id) == str(request_id))
+        ids = ((name, result.rpc_id) for name, result in self._results.items())
+        return tuple(name for name, id in ids if None not in (id, rpc_id) and str(id) == str(rpc_id))
 
 
 def receipt(session_id: str, delivery: Delivery) -> str:

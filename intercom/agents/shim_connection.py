@@ -27,8 +27,8 @@ from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, Star
 from intercom._version import __version__
 from intercom.agents import hook_server, role_token
 from intercom.agents.agent_connection import AgentConnection
+from intercom.agents.agent_process_records import KnownProcesses
 from intercom.agents.hook_server import HookDeps
-from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.message_stream import (
     LONGEST_LINE,
     Lines,
@@ -45,7 +45,7 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.sessions.connected_agents import ConnectedAgents
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 
 log = logging.getLogger("intercom.agents")
 
@@ -294,7 +294,7 @@ class ShimConnection(Actor):
 
     async def _mcp(self, agent: AgentConnection, lines: Lines) -> None:
         """Transfer messages between the shim and the SDK's server until the shim disconnects."""
-        deliveries = agent.deliveries
+        deliveries = agent.sent_results
 
         async def receive() -> SessionMessage | None:
             while (line := await lines.next()) is not None:
@@ -341,7 +341,7 @@ class ShimConnection(Actor):
 
     async def _delivered(self, agent: AgentConnection, receipts: Sequence[str]) -> None:
         try:
-            await agent.deliveries.delivered(receipts)
+            await agent.sent_results.delivered(receipts)
             await self._send({"intercom": {"recorded": receipts}})
         except _PASSING as failed:
             # The shim repeats its receipts until it gets this confirmation.

@@ -38,7 +38,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.request_kinds import PAUSED, LateVerdict, PermissionAnswer, to_json
 from intercom.sessions.tools.tool import AfterDecision, Tool
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 
 SESSION_ID = "intercom.session_id"
 REQUEST_ID = "intercom.request_id"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import frozen
 
-from intercom.gateway import call_records
+from intercom.gateway import call_log_reader
 from intercom.gateway.catalog import Catalog, named_tool
-from intercom.gateway.directory import Settings, read_settings
-from intercom.gateway.directory_check import faults_first, lint_findings, missing_program
+from intercom.gateway.config_directory import Settings, read_settings
+from intercom.gateway.config_directory_check import faults_first, lint_findings, missing_program
 from intercom.gateway.health_report import target_of
 from intercom.gateway.role_view import explain_role
 from intercom.local import config_file, daemon
@@ -37,7 +37,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import plain
 from intercom.store import gateway as stored
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 
 if TYPE_CHECKING:
     from intercom.store.writer_messages import Database
@@ -148,7 +148,7 @@ def _lint(files: _Files) -> Sequence[LintFinding]:
     settings, known = files.settings, files.allowed_tools()
     tools = {name: known.get(name) for name in settings.configs}
     nobody: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
-    ids, agents = files.read(call_records.sessions_and_agents, nobody)
+    ids, agents = files.read(call_log_reader.sessions_and_agents, nobody)
     return lint_findings(
         settings.roles, settings.assignments, settings.faults, tools, ids if files.database else None, agents
     )
@@ -157,7 +157,7 @@ def _lint(files: _Files) -> Sequence[LintFinding]:
 def _tail(files: _Files, fields: JsonObject) -> CallTail:
     limit, name = fields.get("limit"), fields.get("id")
     work = partial(
-        call_records.tail,
+        call_log_reader.tail,
         name=None if name is None else str(name),
         limit=limit if isinstance(limit, int) else LISTED,
     )

@@ -118,8 +118,8 @@ def examine_own_tools(project: Path) -> Iterator[Finding]:
 def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
     """Check the files of the gateway, and what they name. Yields nothing if it is off and has no files."""
     # Imported lazily: few servers have a gateway.
+    from intercom.gateway.config_directory_check import examine_directory, examine_sign_ins, sign_in_text
     from intercom.gateway.credentials import CredentialStore
-    from intercom.gateway.directory_check import examine_directory, examine_sign_ins, sign_in_text
     from intercom.model.gateway_view import LintFinding, LintLevel
 
     directory = config.gateway.directory or Path(where.gateway_directory)

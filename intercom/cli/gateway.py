@@ -32,14 +32,7 @@ from intercom.cli.server_settings import record_or_explain
 from intercom.gateway import client_files, client_import, import_receipt
 from intercom.gateway.catalog import exposed_name
 from intercom.gateway.client_entries import Dialect, Note
-from intercom.gateway.client_files import ClientFile
-from intercom.gateway.client_import import ImportPlan, Move, literal_secrets
-from intercom.gateway.directory_check import missing_program
-from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
-from intercom.gateway.downstream_file import to_json
-from intercom.gateway.health_report import target_of
-from intercom.gateway.import_receipt import Kind, Outcome, Receipt, Undone, UndoReport
-from intercom.gateway.masked_diff import (
+from intercom.gateway.client_file_diff import (
     MASKED,
     Secrets,
     looks_secret,
@@ -47,6 +40,13 @@ from intercom.gateway.masked_diff import (
     masked_variable,
     secret_arguments,
 )
+from intercom.gateway.client_files import ClientFile
+from intercom.gateway.client_import import ImportPlan, Move, literal_secrets
+from intercom.gateway.config_directory_check import missing_program
+from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
+from intercom.gateway.downstream_file import to_json
+from intercom.gateway.health_report import target_of
+from intercom.gateway.import_receipt import Kind, Outcome, Receipt, Undone, UndoReport
 from intercom.gateway.variables import Source
 from intercom.local import config_file, daemon, file_replacement, own_files
 from intercom.local.file_replacement import Change

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from intercom.cli.ctl_text import one_line
-from intercom.gateway.directory import read_settings
+from intercom.gateway.config_directory import read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, references
 from intercom.gateway.variables import Source
 from intercom.local import keychain

@@ -21,8 +21,8 @@ import trio
 
 from intercom.cli.browser import has_screen, open_in_browser
 from intercom.cli.ctl_text import one_line
+from intercom.gateway.config_directory import Settings, read_settings
 from intercom.gateway.credentials import CredentialStore
-from intercom.gateway.directory import Settings, read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, expand, host_of
 from intercom.gateway.oauth import (
     SIGN_IN_SECONDS,

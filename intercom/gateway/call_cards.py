@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from intercom.gateway.masked_diff import is_named_secret
+from intercom.gateway.client_file_diff import is_named_secret
 from intercom.model.json_types import Json
 from intercom.model.request import Operation, OperationKind, RiskLevel
 from intercom.model.visible_text import count, visible_line

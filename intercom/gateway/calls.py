@@ -23,11 +23,11 @@ from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
 from intercom.gateway.call_cards import Target, operation_of
+from intercom.gateway.call_journal import Invocation
+from intercom.gateway.call_log import InvocationLog
 from intercom.gateway.downstream_calls import carry, require_admission
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.evidence_records import Cache, EvidenceRecords, NotStored, cache_key, normalize
-from intercom.gateway.invocations import InvocationLog
-from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
     Admit,
     AgentPeer,

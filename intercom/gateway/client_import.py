@@ -24,8 +24,9 @@ from attrs import define, evolve, field, frozen
 
 from intercom.gateway import client_files
 from intercom.gateway.client_entries import ClientEntry, Dialect, Note, read_entry
+from intercom.gateway.client_file_diff import Secrets, diff, is_named_secret, looks_secret, secret_arguments
 from intercom.gateway.client_files import ClientFile, KeyPath, Unmergeable, read_text
-from intercom.gateway.directory import FILE_BYTES, ROLES_FILE, directory_fault, read_directory, read_roles
+from intercom.gateway.config_directory import FILE_BYTES, ROLES_FILE, directory_fault, read_directory, read_roles
 from intercom.gateway.downstream_config import NAME_LENGTH, DownstreamConfig, Transport
 from intercom.gateway.downstream_file import check, to_json
 from intercom.gateway.import_receipt import (
@@ -42,7 +43,6 @@ from intercom.gateway.import_receipt import (
     value_digest,
 )
 from intercom.gateway.json_settings import Place, plain
-from intercom.gateway.masked_diff import Secrets, diff, is_named_secret, looks_secret, secret_arguments
 from intercom.local.file_replacement import Change, missing_directories
 from intercom.model.errors import ConfigError
 from intercom.model.json_types import JsonObject

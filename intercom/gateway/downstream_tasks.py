@@ -33,7 +33,7 @@ from intercom.gateway.pins import Changes, Mark, Pin
 from intercom.gateway.resource_watchers import LONGEST_ADDRESS
 from intercom.model.errors import ConfigError
 from intercom.model.json_types import JsonObject
-from intercom.store.handles import STORE_FAULTS
+from intercom.store.store_and_reader import STORE_FAULTS
 
 log = logging.getLogger("intercom.gateway")
 

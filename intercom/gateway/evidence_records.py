@@ -20,13 +20,13 @@ from uuid import uuid4
 import trio
 from attrs import frozen
 
-from intercom.gateway.journal import Invocation
+from intercom.gateway.call_journal import Invocation
 from intercom.model import clock
 from intercom.model.errors import Ambiguous, InvalidState, NotFound
 from intercom.model.json_types import Json, JsonObject
 from intercom.store import gateway as stored
 from intercom.store.gateway import ListedEvidence, StoredEvidence
-from intercom.store.handles import STORE_FAULTS, Reader, Store
+from intercom.store.store_and_reader import STORE_FAULTS, Reader, Store
 from intercom.store.writer_messages import Database
 
 log = logging.getLogger("intercom.gateway")

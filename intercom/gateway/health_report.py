@@ -18,13 +18,13 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from intercom.gateway.budgets import duration
 from intercom.gateway.carrier import CarrierDetail
+from intercom.gateway.client_file_diff import Secrets
 from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, host_of
 from intercom.gateway.downstream_file import to_json
 from intercom.gateway.downstream_lists import DownstreamLists, read_lists
 from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.json_settings import plain
-from intercom.gateway.masked_diff import Secrets
 from intercom.gateway.messages import AgentPeer, CallFailed, RpcError
 from intercom.model.errors import ConfigError
 from intercom.model.gateway_view import HandshakeAttempt, HealthReport, HealthStatus

@@ -13,10 +13,10 @@ from attrs import define, field
 
 from intercom.gateway.assignments import AgentIdentity, Assignments, narrowed_by, role_of
 from intercom.gateway.catalog import Catalog, Entry, Visible
-from intercom.gateway.directory import Signature
+from intercom.gateway.config_directory import Signature
 from intercom.gateway.downstream_config import DownstreamConfig, Expose
 from intercom.gateway.messages import Offer
-from intercom.gateway.offers import PROMPTS, RESOURCES
+from intercom.gateway.resources_and_prompts import PROMPTS, RESOURCES
 from intercom.gateway.roles import NO_ROLES, Decision, Effect, Roles, decide
 
 _STRICTNESS: Final = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}

@@ -14,16 +14,15 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, ask
-from intercom.gateway import call_records, health_report
+from intercom.gateway import call_log_reader, health_report
 from intercom.gateway.breaker import NEEDS_SIGN_IN
 from intercom.gateway.budgets import MICROS
+from intercom.gateway.call_journal import Invocation
 from intercom.gateway.calls import error_text
-from intercom.gateway.cards import Admit
 from intercom.gateway.catalog import exposed_name, named_tool
-from intercom.gateway.directory_check import faults_first, lint_findings
+from intercom.gateway.config_directory_check import faults_first, lint_findings
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing, expand
 from intercom.gateway.health_report import target_of
-from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
     CallFailed,
     Describe,
@@ -38,6 +37,7 @@ from intercom.gateway.offer_snapshot import OfferSnapshot
 from intercom.gateway.role_view import explain_role
 from intercom.gateway.service import ANSWER_SECONDS, Gateway
 from intercom.gateway.tool_arguments import misfits_of, parameters_of, read_arguments
+from intercom.gateway.tool_change_cards import Admit
 from intercom.masking import Masker
 from intercom.model.card import Card
 from intercom.model.decision import Signature, Verdict, signature_data
@@ -61,7 +61,7 @@ from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.visible_text import one_line
 from intercom.store import gateway as stored
 from intercom.store.gateway import AllowedTool
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer_messages import Database
 
 #: The role in the records of a person's own calls. No role of the configuration counts for them.
@@ -397,11 +397,11 @@ class GatewayPeople:
     async def tail(self, name: str | None = None, *, start: int | None = None, limit: int = 50) -> CallTail:
         if name is not None and name not in self.gateway.snapshot.configs and start is None:
             # A downstream that was removed still has its records.
-            found = await self.reader.read(partial(call_records.tail, name=name, start=start, limit=limit))
+            found = await self.reader.read(partial(call_log_reader.tail, name=name, start=start, limit=limit))
             if not found.calls:
                 self.gateway.require(name)
             return found
-        return await self.reader.read(partial(call_records.tail, name=name, start=start, limit=limit))
+        return await self.reader.read(partial(call_log_reader.tail, name=name, start=start, limit=limit))
 
     # --- roles and files ---------------------------------------------------------------------------------------------
 
@@ -447,7 +447,7 @@ class GatewayPeople:
             is_known = state is not None and bool(state.offer.version)
             # What is withheld is there, too.
             verbs[name] = _names(state) if state is not None and is_known else None
-        ids, agents = await self.reader.read(call_records.sessions_and_agents)
+        ids, agents = await self.reader.read(call_log_reader.sessions_and_agents)
         return lint_findings(snapshot.roles, snapshot.assignments, snapshot.faults, verbs, ids, agents)
 
 

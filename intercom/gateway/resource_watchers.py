@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
-from intercom.gateway.offers import Place
+from intercom.gateway.resources_and_prompts import Place
 
 #: The most resources that one agent may watch, and the longest address of one (characters).
 MOST_WATCHED: Final = 1000

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from intercom.gateway.directory_check import roles_fault
+from intercom.gateway.config_directory_check import roles_fault
 from intercom.gateway.roles import Decision, Roles, decide, explain
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.gateway_view import RoleExplanation, ToolDecision

@@ -34,21 +34,20 @@ from actors import (
     ask,
 )
 from actors.errors import UnknownChild
-from intercom.gateway import directory, offers
+from intercom.gateway import config_directory, resources_and_prompts
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.call_cards import Target
+from intercom.gateway.call_log import InvocationLog
 from intercom.gateway.calls import Calls, GatewayCaller
-from intercom.gateway.cards import ToolCards
 from intercom.gateway.carrier import OpenCarrier
 from intercom.gateway.catalog import SEPARATOR, Visible, catalog_of
+from intercom.gateway.config_directory import Settings, Signature
 from intercom.gateway.connection import Connection, Listener
-from intercom.gateway.directory import Settings, Signature
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
 from intercom.gateway.downstream_tasks import DownstreamDeps, ToolsChanged, ToolsPinned
 from intercom.gateway.evidence_records import Cache, EvidenceRecords
 from intercom.gateway.handshake import connect
-from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.messages import (
     DOWNSTREAMS,
     GATEWAY,
@@ -67,18 +66,19 @@ from intercom.gateway.messages import (
     downstream_name,
 )
 from intercom.gateway.offer_snapshot import OfferSnapshot
-from intercom.gateway.offers import Place
 from intercom.gateway.process_records import ProcessRecords
 from intercom.gateway.resource_watchers import ResourceWatchers
+from intercom.gateway.resources_and_prompts import Place
 from intercom.gateway.roles import Effect
 from intercom.gateway.stdio_carrier import open_process
 from intercom.gateway.stored_state import StoredState
+from intercom.gateway.tool_change_cards import ToolCards
 from intercom.gateway.variables import Lookup, Reference, Source
 from intercom.local import keychain
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.store.handles import STORE_FAULTS
+from intercom.store.store_and_reader import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.gateway.oauth import OAuthTokens
@@ -167,29 +167,37 @@ class Gateway:
 
     def resources(self, agent: AgentIdentity) -> tuple[JsonObject, ...]:
         """Return the resources that an agent sees, as `resources/list` shows them."""
-        return offers.resources(self.snapshot.offers, self._sees(agent, offers.RESOURCES))
+        return resources_and_prompts.resources(self.snapshot.offers, self._sees(agent, resources_and_prompts.RESOURCES))
 
     def templates(self, agent: AgentIdentity) -> tuple[JsonObject, ...]:
         """Return the templates of resources that an agent sees."""
-        return offers.templates(self.snapshot.offers, self._sees(agent, offers.RESOURCES))
+        return resources_and_prompts.templates(self.snapshot.offers, self._sees(agent, resources_and_prompts.RESOURCES))
 
     def prompts(self, agent: AgentIdentity) -> tuple[JsonObject, ...]:
         """Return the prompts that an agent sees, as `prompts/list` shows them."""
         snapshot = self.snapshot
-        return offers.prompts(snapshot.offers, self._sees(agent, offers.PROMPTS), snapshot.plain, self.own_prompts)
+        return resources_and_prompts.prompts(
+            snapshot.offers, self._sees(agent, resources_and_prompts.PROMPTS), snapshot.plain, self.own_prompts
+        )
 
     def find_prompt(self, agent: AgentIdentity, name: str) -> Place | None:
         """Return whose prompt this is, if the agent sees it."""
-        place = offers.find_prompt(self.snapshot.offers, name, self.snapshot.plain, self.own_prompts)
-        return place if place is not None and self._sees(agent, offers.PROMPTS)(place.downstream) else None
+        place = resources_and_prompts.find_prompt(self.snapshot.offers, name, self.snapshot.plain, self.own_prompts)
+        return (
+            place if place is not None and self._sees(agent, resources_and_prompts.PROMPTS)(place.downstream) else None
+        )
 
     def find_resource(self, agent: AgentIdentity, address: str) -> Place | None:
         """Return whose resource this is, if the agent sees it."""
-        return offers.find_resource(self.snapshot.offers, address, self._sees(agent, offers.RESOURCES))
+        return resources_and_prompts.find_resource(
+            self.snapshot.offers, address, self._sees(agent, resources_and_prompts.RESOURCES)
+        )
 
     def find_template(self, agent: AgentIdentity, template: str) -> Place | None:
         """Return whose template of resources this is, if the agent sees it."""
-        return offers.find_template(self.snapshot.offers, template, self._sees(agent, offers.RESOURCES))
+        return resources_and_prompts.find_template(
+            self.snapshot.offers, template, self._sees(agent, resources_and_prompts.RESOURCES)
+        )
 
     def _sees(self, agent: AgentIdentity, verb: str) -> Callable[[str], bool]:
         snapshot = self.snapshot
@@ -283,7 +291,7 @@ class Gateway:
         InvalidState if that takes too long.
         """
         with trio.move_on_after(ANSWER_SECONDS):
-            while (seen := directory.signature(self.directory)) != self.snapshot.signature:
+            while (seen := config_directory.signature(self.directory)) != self.snapshot.signature:
                 published = self._published
                 self.system.named(GATEWAY).tell(_Changed(seen))
                 await published.wait()
@@ -383,7 +391,7 @@ class GatewayActor(Actor):
                 await self._note_tools(message)
             case _Poll():
                 self.set_timer(_POLL, POLL_SECONDS, _Poll())
-                seen = await trio.to_thread.run_sync(directory.signature, self._gateway.directory)
+                seen = await trio.to_thread.run_sync(config_directory.signature, self._gateway.directory)
                 if seen != self._settings.signature:
                     await self._read()
                 for name in self._gateway.changed_sign_ins():
@@ -414,7 +422,7 @@ class GatewayActor(Actor):
 
     async def _read(self) -> None:
         before = self._settings
-        found = await trio.to_thread.run_sync(directory.read_settings, self._gateway.directory, before)
+        found = await trio.to_thread.run_sync(config_directory.read_settings, self._gateway.directory, before)
         self._settings, self._signature = found, found.signature
         # At once: what is ended or begun below may take seconds, and calls must not wait for that.
         self._publish()

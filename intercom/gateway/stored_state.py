@@ -24,7 +24,7 @@ from intercom.model.json_types import Json
 from intercom.model.visible_text import count
 from intercom.store import audit, gateway
 from intercom.store.gateway import AllowedTool, LoggedDecision
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer_messages import Database
 
 #: Who pins the tools of a downstream that was just configured: nobody was asked.

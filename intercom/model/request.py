@@ -272,7 +272,7 @@ class ContinuationPrompt:
 
 
 @frozen
-class Wait:
+class InstructionWait:
     """A standby: an idle agent waits for work. `instruction` is the work it was given."""
 
     id: str

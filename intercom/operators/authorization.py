@@ -37,7 +37,7 @@ _OTHERS = -1
 
 
 class Agents(Protocol):
-    """The known agent processes; implemented by `intercom.agents.known_agent_processes.KnownProcesses`."""
+    """The known agent processes; implemented by `intercom.agents.agent_process_records.KnownProcesses`."""
 
     @property
     def awaited(self) -> int: ...

@@ -48,8 +48,8 @@ from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.request_kinds import ELICITED, FORCE, GRANTED, INBOX
 from intercom.sessions.session.steering import CHANNEL as STEERED
-from intercom.store.handles import PROBE_SECONDS, STORE_FAULTS, Store
 from intercom.store.requests import Counts, counts
+from intercom.store.store_and_reader import PROBE_SECONDS, STORE_FAULTS, Store
 
 #: The label for any name that matches no known pattern.
 OTHER = "other"

@@ -20,7 +20,7 @@ from intercom.model.decision import Decided, Decision, Signature, Verdict
 from intercom.model.errors import AlreadyDecided
 from intercom.model.room import Message, Room, RoomEvent, RoomId
 from intercom.rooms import transactions
-from intercom.rooms.access import RoomAccess
+from intercom.rooms.room_actors import RoomActors
 from intercom.rooms.transactions import LOOP_GUARD, person
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
@@ -36,7 +36,7 @@ _PREFIX = "room-"
 class RoomCards:
     """The cards of one server's rooms. `show` tells every channel of a card."""
 
-    access: RoomAccess
+    access: RoomActors
     now: Callable[[], datetime]
     show: Callable[[Card], object]
     #: The shown cards by the room's id, and the closed ones by their own.

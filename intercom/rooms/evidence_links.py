@@ -21,7 +21,7 @@ from attrs import frozen
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.room import LinkedEvidence, RoomErrorCode, RoomId, RoomRefused
-from intercom.rooms.access import RoomAccess
+from intercom.rooms.room_actors import RoomActors
 from intercom.rooms.tools.tool import RoomCaller
 from intercom.store import rooms
 
@@ -60,7 +60,7 @@ class EvidenceLinks:
     """Finds what texts may link, and reads what is linked. `source` is None on a server without a gateway: then nothing
     is linked there."""
 
-    access: RoomAccess
+    access: RoomActors
     source: EvidenceSource | None = None
 
     async def of_caller(self, room_id: RoomId, text: str, caller: RoomCaller) -> Records:

@@ -19,11 +19,11 @@ from intercom.model.limits import is_base_url
 from intercom.model.room import DocumentVersion, Message, Room, RoomId, RoomStatus, TeamId, TeamRole, new_token
 from intercom.model.room_view import DocumentView, RoomAddress, RoomNews, RoomTail, RoomToken, RoomView, TeamView
 from intercom.rooms import document, export, instructions, roster, transactions
-from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
 from intercom.rooms.cards import Admit, RoomCards
 from intercom.rooms.evidence_links import EvidenceLinks
 from intercom.rooms.export import Export
 from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster, Roster, Watch, Withdraw, room_name
+from intercom.rooms.room_actors import ANSWER_SECONDS, RoomActors
 from intercom.rooms.roster import Thresholds
 from intercom.rooms.transactions import Rules, person
 from intercom.store import rooms
@@ -50,7 +50,7 @@ class RoomPeople:
     gets the stored one. `links` finds the evidence that people's texts link. With `has_secret`, agents show one.
     """
 
-    access: RoomAccess
+    access: RoomActors
     now: Callable[[], datetime]
     rules: Callable[[], Rules]
     thresholds: Callable[[], Thresholds]
@@ -264,7 +264,7 @@ def base_url(text: str) -> str:
     return url
 
 
-async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> Export:
+async def exported(access: RoomActors, room_id: RoomId, format: str, now: datetime) -> Export:
     """Return a whole room as it is now, as `markdown` or as the `json` bundle. Messages are never changed, so reading
     them page by page shows one moment; only their acks may be later. So are links to evidence."""
     if format not in _FORMS:
@@ -285,7 +285,7 @@ async def exported(access: RoomAccess, room_id: RoomId, format: str, now: dateti
 
 
 async def _parts(
-    access: RoomAccess, room_id: RoomId, form: export.Form, begin: str, end: int, evidence: Sequence[str]
+    access: RoomActors, room_id: RoomId, form: export.Form, begin: str, end: int, evidence: Sequence[str]
 ) -> AsyncGenerator[str, None]:
     yield begin
     last = 0

@@ -59,9 +59,9 @@ from intercom.rooms.messages import (
 from intercom.rooms.roster import Thresholds
 from intercom.rooms.transactions import Post, Rules, Written
 from intercom.store import rooms
-from intercom.store.handles import STORE_FAULTS, StoreUnavailable
 from intercom.store.room_database import Dialect, RoomsDatabase, RoomStore
 from intercom.store.rooms import Seen
+from intercom.store.store_and_reader import STORE_FAULTS, StoreUnavailable
 
 R = TypeVar("R")
 log = logging.getLogger("intercom.rooms")

@@ -38,10 +38,8 @@ from intercom.model.room import (
     token_hash,
 )
 from intercom.rooms import operations, roster, transactions
-from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
 from intercom.rooms.cards import RoomCards
-from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
-from intercom.rooms.directory import RoomDirectory
+from intercom.rooms.concluding_agent import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.evidence_links import EvidenceLinks, EvidenceSource
 from intercom.rooms.export import Export
 from intercom.rooms.message_budget import Budget
@@ -58,6 +56,8 @@ from intercom.rooms.messages import (
     room_name,
 )
 from intercom.rooms.room import RoomDeps, fitting
+from intercom.rooms.room_actors import ANSWER_SECONDS, RoomActors
+from intercom.rooms.room_directory import RoomDirectory
 from intercom.rooms.roster import Thresholds
 from intercom.rooms.tools.directory import (
     CreateSession,
@@ -149,7 +149,7 @@ class RoomService:
     start_agent: StartAgent | None = None
     evidence: EvidenceSource | None = None
     has_secret: bool = False
-    access: RoomAccess = field(init=False)
+    access: RoomActors = field(init=False)
     people: operations.RoomPeople = field(init=False)
     cards: RoomCards = field(init=False)
     links: EvidenceLinks = field(init=False)
@@ -157,7 +157,7 @@ class RoomService:
     _limits: RateLimit = field(factory=RateLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.access = RoomAccess(self.system, self.store)
+        self.access = RoomActors(self.system, self.store)
         self.cards = RoomCards(self.access, self.now, self.show)
         self.links = EvidenceLinks(self.access, self.evidence)
         self.people = operations.RoomPeople(

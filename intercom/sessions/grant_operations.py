@@ -23,8 +23,8 @@ from intercom.sessions.policy_trial import Question, limits_of, past_question, t
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
 from intercom.store.grants import MADE, all_made, entry_of, grants, history, record_end
-from intercom.store.handles import Reader
 from intercom.store.requests import AnyRequest, approvals
+from intercom.store.store_and_reader import Reader
 from intercom.store.trust import PastRequest
 from intercom.store.writer_messages import Database
 from intercom.workspace.policy_watcher import answer_of

@@ -17,7 +17,7 @@ from intercom.model.errors import DatabaseError, FileError
 from intercom.sessions import lookups
 from intercom.sessions.audit_signatures import verify_log
 from intercom.store.audit_chain import AnchorError, Verification
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 
 #: The most words of a search, and the most characters of each; what is beyond is ignored.
 MOST_WORDS = 20

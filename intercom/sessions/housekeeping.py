@@ -30,9 +30,9 @@ from intercom.sessions.processes import monitor_client
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, audit_chain, outbox, retention, sessions
 from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, AnchorError, Head, State, head
-from intercom.store.handles import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals
+from intercom.store.store_and_reader import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
 from intercom.store.writer_messages import Database, Inspect
 
 #: Seconds between two checks for lapsed approvals, for agents' processes that are gone, and between two purges.

@@ -38,10 +38,10 @@ from intercom.sessions.messages import Unattended, Wanted
 from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.apply_journal import JournalState, journal
 from intercom.store.checkpoints import restores
-from intercom.store.handles import Reader, StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.requests import waits
 from intercom.store.sessions import stalls
+from intercom.store.store_and_reader import Reader, StoreUnavailable
 from intercom.store.writer_messages import Database
 
 R = TypeVar("R")

@@ -679,19 +679,19 @@ class Start(Request[Session]):
 
 @frozen
 class AwaitStart(Request[None]):
-    """To `child/<session>`: answered when its process runs, or has run. Refused with `spawn_failed`."""
+    """To `agent-process/<session>`: answered when its process runs, or has run. Refused with `spawn_failed`."""
 
 
 @frozen
 class Stop:
-    """To `child/<session>`: the session was cleared. End all its processes, and do not start it again."""
+    """To `agent-process/<session>`: the session has ended. End all its processes, and do not start it again."""
 
 
 @frozen
 class Suspend(Request[int]):
-    """To `child/<session>`: stop all its processes (SIGSTOP). Answered with their number."""
+    """To `agent-process/<session>`: stop all its processes (SIGSTOP). Answered with their number."""
 
 
 @frozen
 class Continue(Request[int]):
-    """To `child/<session>`: continue all its processes (SIGCONT). Answered with their number."""
+    """To `agent-process/<session>`: continue all its processes (SIGCONT). Answered with their number."""

@@ -53,17 +53,17 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
-from intercom.sessions.rules import RuleCalls
-from intercom.sessions.session import steering, taking_back
+from intercom.sessions.rules_from_cards import RuleCalls
+from intercom.sessions.session import retraction, steering
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import RecentRefusals, Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import audit, checkpoints, idempotency, instructions, sessions
 from intercom.store import processes as known_processes
 from intercom.store.checkpoints import restores
-from intercom.store.handles import STORE_FAULTS, Reader
 from intercom.store.idempotency import Scope
 from intercom.store.rows import JsonObject
+from intercom.store.store_and_reader import STORE_FAULTS, Reader
 from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace, version_control_root
 
@@ -166,14 +166,14 @@ class Steering:
         request may be decided again meanwhile. Raises AlreadyDecided if it has reached an agent, or may be on its way,
         or is another decision now, InvalidState for one that takes effect at once, and SignatureRefused."""
         act = TakeBackDecision("", act_id or self._deps.new_id(), by, channel, origin, signed, decision_id)
-        found = await taking_back.find(self.service.reader, prefix)
+        found = await retraction.find(self.service.reader, prefix)
         if found is None:
             try:
                 _, kind = await self.service.identify(prefix)
             except NotFound:
                 raise NotFound(f"no decision, message or task has an id that begins with {prefix!r}") from None
             raise InvalidState(f"what was decided about a {kind.value} card took effect at once; nothing was changed")
-        return await taking_back.take_back(self.service.system, self._deps, found, act)
+        return await retraction.take_back(self.service.system, self._deps, found, act)
 
     @property
     def _deps(self) -> SessionDeps:
@@ -297,13 +297,13 @@ class OperatorService:
     """`chat` returns the chat channel's status, and `chat_people` are the ids of those who may answer there; None if
     there is no chat channel. `rooms` is None if there are none, and so is `gateway`: `no_gateway_reason` says why if
     the configuration has one. `web` is None if there is no page. `server` is what is known of the server itself.
-    `children` are the agents that people start."""
+    `agent_processes` are the agents that people start."""
 
     system: System
     deps: SessionDeps
     reader: Reader
     policy_registry: PolicyRegistry
-    children: AgentProcesses
+    agent_processes: AgentProcesses
     chat: Callable[[], Awaitable[ChatStatus]] | None = None
     chat_people: tuple[str, ...] | None = None
     rooms: RoomOperations | None = None

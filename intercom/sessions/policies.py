@@ -26,7 +26,7 @@ from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, PolicyS
 from intercom.sessions.policy_trial import limits_of, try_policy
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.trust import policies
 from intercom.store.writer_messages import Database
 from intercom.workspace import files, policy_file

@@ -20,7 +20,7 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.model.policy import WorkspacePolicy
 from intercom.model.request import FileChange, RiskLevel
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from intercom.store.trust import PastRequest, policies
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles

@@ -62,7 +62,7 @@ from intercom.sessions.session.actor import POLICY_SECONDS
 from intercom.sessions.session.message_handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
 from intercom.sessions.session_deps import SessionDeps
-from intercom.sessions.takeover import (
+from intercom.sessions.session_takeover import (
     choose,
     hand_over,
     holds_requests,

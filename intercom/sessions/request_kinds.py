@@ -18,7 +18,14 @@ from intercom.model.errors import InvalidState
 from intercom.model.field_docs import doc
 from intercom.model.grant import grant_of_rule
 from intercom.model.metrics import Delivered, Settled
-from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, PromptType, Wait, WaitStatus
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ContinuationPrompt,
+    InstructionWait,
+    PromptType,
+    WaitStatus,
+)
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
 from intercom.model.visible_text import count, one_line, visible
 from intercom.store.apply_journal import Entry
@@ -184,7 +191,7 @@ def _plain(value: object) -> object:
     return value
 
 
-Asked = ApprovalRequest | ContinuationPrompt | Wait
+Asked = ApprovalRequest | ContinuationPrompt | InstructionWait
 
 
 _CLEARANCE = {
@@ -265,7 +272,7 @@ def _prompt(request: ContinuationPrompt) -> PromptAnswer:
     return PromptAnswer(decision, request.instruction, message=told[decision])
 
 
-def _standby(request: Wait) -> StandbyAnswer:
+def _standby(request: InstructionWait) -> StandbyAnswer:
     if request.status is WaitStatus.EXPIRED:
         return StandbyAnswer("timeout", message=NO_INSTRUCTION)
     return StandbyAnswer("resumed", request.instruction, message=FROM_CLIENT if is_of_client(request) else None)
@@ -452,7 +459,7 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
             title, detail = _PROMPT_TITLE[request.prompt_type], ", ".join(effort) or None
             asked = request.prompt_type
             return card(title=title, body=request.prompt_text, detail=detail, note=note, prompt_type=asked)
-        case Wait():
+        case InstructionWait():
             return card(title="Waits for work", body=request.message, note=note)
 
 
@@ -648,5 +655,5 @@ def of(request: Asked) -> RequestKind:
             return CLEARANCE if request.tool is None else PERMISSION
         case ContinuationPrompt():
             return PROMPT
-        case Wait():
+        case InstructionWait():
             return STANDBY

@@ -14,7 +14,7 @@ from intercom.model.policy import WorkspacePolicy
 from intercom.sessions.chat_outbox import ChatOutbox
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.workspace_locks import WorkspaceLocks
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 
 
 @frozen

@@ -25,7 +25,14 @@ from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict, signature_from_data
 from intercom.model.errors import InvalidArguments, SignatureRefused
 from intercom.model.grant import GRANT, Grant, grant_of_rule, seconds_of, uses_of
-from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
+from intercom.model.request import (
+    ApprovalRequest,
+    ApprovalStatus,
+    ContinuationPrompt,
+    InstructionWait,
+    RiskLevel,
+    WaitStatus,
+)
 from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
@@ -158,7 +165,7 @@ class Signatures:
                 return self._fault_of_approval(request, workspace_root)
             case ContinuationPrompt():
                 return self._fault_of_prompt(request, workspace_root)
-            case Wait():
+            case InstructionWait():
                 return self._fault_of_wait(request, workspace_root)
 
     def fault_of_card(self, decided: Decided | None, card: Card, *expected: Decision) -> str | None:
@@ -281,7 +288,7 @@ class Signatures:
             return found
         return tuple(self._as_said(each) for each in found if self.fault_of_instruction(db, each) is None)
 
-    def note_ended(self, db: Database, wait: Wait) -> None:
+    def note_ended(self, db: Database, wait: InstructionWait) -> None:
         """Check whether instructions or decisions ended a standby, if it says so. Call it before `fault`."""
         if not self.required or not _is_ended_by_instructions(wait) or wait.id in self._ended_by_instructions:
             return
@@ -299,7 +306,7 @@ class Signatures:
             return False
         return instruction.channel == request_kinds.AUTOMATIC or self._fault_of_instruction(db, instruction) is None
 
-    def _was_late(self, db: Database, request_id: str, wait: Wait) -> bool:
+    def _was_late(self, db: Database, request_id: str, wait: InstructionWait) -> bool:
         """Return whether this request has a decision that counts, and that the agent did not have before it stood
         by."""
         request = requests.find(db, request_id)
@@ -309,7 +316,7 @@ class Signatures:
             or request.status.value in ("pending", "interrupted")
         ):
             return False
-        if isinstance(request, Wait) and _is_ended_by_instructions(request):
+        if isinstance(request, InstructionWait) and _is_ended_by_instructions(request):
             return request.id in self._ended_by_instructions
         session = sessions.get(db, request.session_id)
         is_untold = request.delivered_at is None or request.delivered_at >= wait.created_at
@@ -468,7 +475,7 @@ class Signatures:
             return None if decided.text is None else "a text is recorded as a person's that nobody wrote"
         return self._fault(decided, request_kinds.card_of(request, root))
 
-    def _fault_of_wait(self, request: Wait, root: str) -> str | None:
+    def _fault_of_wait(self, request: InstructionWait, root: str) -> str | None:
         if request.status is not WaitStatus.DECIDED:
             return None
         decided = request.decided
@@ -650,7 +657,7 @@ def _channel_of(instruction: Instruction) -> str:
     return instruction.channel.removeprefix(request_kinds.ON_ALERT)
 
 
-def _is_ended_by_instructions(wait: Wait) -> bool:
+def _is_ended_by_instructions(wait: InstructionWait) -> bool:
     return wait.decided is not None and wait.decided.verdict_id == request_kinds.ended_by_instructions(wait.id)
 
 

@@ -35,13 +35,13 @@ from actors import Actor, Busy, ChildSpec, Down, NotRunning, Refused, Request, S
 from intercom.model.errors import DatabaseError, IntercomError
 from intercom.model.metrics import Committed, Measured, unmeasured
 from intercom.store import room_schema, rows
-from intercom.store.handles import TRANSACTION_SECONDS, StoreUnavailable
 from intercom.store.postgres_connection import Connection, Readers, TryAgain, Unreachable
 
 # Re-exported: those who use the store import them from here.
 from intercom.store.postgres_connection import PostgresDatabase as PostgresDatabase
 from intercom.store.postgres_connection import Server as Server
 from intercom.store.room_database import Dialect, RoomsDatabase
+from intercom.store.store_and_reader import TRANSACTION_SECONDS, StoreUnavailable
 
 R = TypeVar("R")
 

@@ -28,11 +28,11 @@ from intercom.model.request import (
     ApprovalStatus,
     ContinuationPrompt,
     FileChange,
+    InstructionWait,
     PromptDecision,
     Remark,
     RiskLevel,
     Task,
-    Wait,
     WaitStatus,
 )
 from intercom.model.session import SessionStatus
@@ -420,10 +420,10 @@ prompts = Prompts(
 )
 
 
-class Waits(RequestTable[Wait, WaitStatus]):
+class Waits(RequestTable[InstructionWait, WaitStatus]):
     """Standbys, in which idle agents wait for work."""
 
-    def by_verdict(self, db: Database, session_id: str, verdict_id: str) -> Wait | None:
+    def by_verdict(self, db: Database, session_id: str, verdict_id: str) -> InstructionWait | None:
         """Return the standby of this session that this decision ended, or None."""
         return self.first(db, "session_id = ? and verdict_id = ?", (session_id, verdict_id))
 
@@ -437,7 +437,7 @@ def standby_instruction(decided: Decided) -> str | None:
 
 waits = Waits(
     "wait",
-    Wait,
+    InstructionWait,
     undelivered=("decided", "expired"),
     answer=lambda decided: {"instruction": standby_instruction(decided)},
     answered=("instruction",),
@@ -445,7 +445,7 @@ waits = Waits(
 
 # --- across the kinds ------------------------------------------------------------------------------------------------
 
-AnyRequest: TypeAlias = ApprovalRequest | ContinuationPrompt | Wait
+AnyRequest: TypeAlias = ApprovalRequest | ContinuationPrompt | InstructionWait
 
 _KINDS: Mapping[CardKind, RequestTable[Any, Any]] = {
     CardKind.APPROVAL: approvals,

@@ -19,8 +19,8 @@ from actors import ChildSpec, System
 from intercom.model.metrics import Measured, unmeasured
 from intercom.store import room_schema
 from intercom.store.database import BUSY_SECONDS, Fault, OpenedDatabase
-from intercom.store.handles import Reader, Store
 from intercom.store.rows import Values
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer import Writer
 from intercom.store.writer_messages import Database, Inspect
 

@@ -24,7 +24,7 @@ from intercom.model.errors import DatabaseError
 from intercom.sessions.messages import Adopt, Answered
 from intercom.sessions.registry import GRACE_SECONDS
 from intercom.sessions.request_kinds import PERSON_ANSWERED
-from intercom.sessions.session import steering
+from intercom.sessions.session import deliveries
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.tool_table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
@@ -134,7 +134,7 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
     agent = Switchboard(server.app, str(root)).agent("bot")
     asked = server.begin(partial(agent.transmit, "well?"))
     card = await server.operator.card(away=False)
-    monkeypatch.setattr(steering, "_mark", full)
+    monkeypatch.setattr(deliveries, "_mark", full)
     await server.decide(card.id, Decision.STOP)
     assert (await asked()).answer.decision == "stop"
 
@@ -156,12 +156,12 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
     card = await server.operator.card(away=False)
     await server.decide(card.id, Decision.STOP)
     name, _ = await asked()
-    connection.deliveries.asked(7, name)
-    _, receipt = connection.deliveries.answered(7) or ("", None)
+    connection.sent_results.asked(7, name)
+    _, receipt = connection.sent_results.answered(7) or ("", None)
     assert receipt is not None
     # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-    connection.deliveries.cancelled(7)
-    await connection.deliveries.delivered([receipt])
+    connection.sent_results.cancelled(7)
+    await connection.sent_results.delivered([receipt])
     _, told = await call("ping")
     assert [late["answer"] for late in told["late_verdicts"]] == [
         {"decision": "stop", "message": PERSON_ANSWERED["stop"]}
@@ -178,13 +178,13 @@ async def test_an_instruction_on_the_answer_of_a_call_that_is_cancelled_just_now
 
     async def ping(number: int, *, is_cancelled: bool = False) -> list[str]:
         caller = Caller("client", None, f"call {number}", no_roots, None)
-        connection.deliveries.asked(number, f"call {number}")
+        connection.sent_results.asked(number, f"call {number}")
         async with connection.answering(tool, Ping(), caller, number, None) as call:
             answered = await call.run()
             if is_cancelled:
                 # The connection reads the cancellation now, and the SDK cancels the call a moment later: too late.
-                connection.deliveries.cancelled(number)
-        connection.deliveries.answered(number)
+                connection.sent_results.cancelled(number)
+        connection.sent_results.answered(number)
         return [word.text for word in answered.instructions]
 
     await ping(1)
@@ -207,7 +207,7 @@ async def written(server: VirtualServer, connection: AgentConnection) -> str:
     asked = server.begin(call)
     card = await server.operator.card(away=False)
     await server.decide(card.id, Decision.STOP)
-    connection.deliveries.written(await asked())
+    connection.sent_results.written(await asked())
     return card.id
 
 
@@ -218,7 +218,7 @@ async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_s
         server.app.system, server.app.config, server.app.connected_agents, "http", str(root), None
     )
     id = await written(server, connection)
-    await cut_off(server, connection.deliveries.read_all)
+    await cut_off(server, connection.sent_results.read_all)
     await server.later(0)
     assert (await server.app.service.card(id)).state.value == "delivered"
 
@@ -234,9 +234,9 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
     )
     id = await written(server, connection)
     with monkeypatch.context() as patched:
-        patched.setattr(steering, "_mark", full)
-        await connection.deliveries.read_all()
-    await connection.deliveries.read_all()
+        patched.setattr(deliveries, "_mark", full)
+        await connection.sent_results.read_all()
+    await connection.sent_results.read_all()
     assert (await server.app.service.card(id)).state.value == "delivered"
 
 

@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 import trio
 
-from intercom.operators.elicitation import BY, FASTEST_SECONDS
+from intercom.operators.client_dialogs import BY, FASTEST_SECONDS
 from intercom.sessions.request_kinds import CLIENT_ANSWERED, PERSON_ANSWERED
 from tests.agents.gateway.raw_agent import NEW, OLD, Way, raw_agent
 from tests.support.server_process import TRUSTING, Home, Person, begin

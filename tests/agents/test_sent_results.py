@@ -77,7 +77,7 @@ async def test_where_a_result_is(
     deliveries: SentResults, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, steps: str, end: str
 ) -> None:
     recorded = AsyncMock()
-    monkeypatch.setattr(results, "record", recorded)
+    monkeypatch.setattr(results, "record_deliveries", recorded)
     step: dict[str, Callable[[], object]] = {
         "asked": lambda: deliveries.asked(1, "one"),
         "answered": lambda: deliveries.answered(1),
@@ -159,7 +159,7 @@ def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -
 
     system: Any = Sessions()
     deliveries = SentResults(system)
-    with patch.object(results, "record", AsyncMock()):
+    with patch.object(results, "record_deliveries", AsyncMock()):
         trio.run(end_all, deliveries)
     assert deliveries == SentResults(system)
 

@@ -20,11 +20,11 @@ import trio
 from attrs import evolve
 
 from actors import ChildSpec, System
-from intercom.gateway.invocations import RECORDER, InvocationLog
-from intercom.gateway.journal import Journal, arguments_key
+from intercom.gateway.call_journal import Journal, arguments_key
+from intercom.gateway.call_log import RECORDER, InvocationLog
 from intercom.gateway.messages import InvocationStatus
 from intercom.store import audit_chain
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 from intercom.store.writer import Writer
 from tests.bench.gateway_bench import seconds_of_a_call
 

@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from intercom.store import outbox
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.operators.slack.live.truth import Found, look
 from tests.slack_standin import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, serve, text_of
 

@@ -24,8 +24,8 @@ from intercom.model.request import (
     ChangeKind,
     ContinuationPrompt,
     FileChange,
+    InstructionWait,
     PromptDecision,
-    Wait,
     WaitStatus,
 )
 from intercom.store import audit, instructions, sessions
@@ -105,7 +105,9 @@ class Scene:
     def stand_by(self, id: str, decided: Decided) -> None:
         """A standby of a0 on record, which was told how it ended."""
         title = f"a0 round {id}"
-        wait: Wait = cases.wait(id, session_id="s-a0", message=title, status=WaitStatus.DECIDED, decided=decided)
+        wait: InstructionWait = cases.wait(
+            id, session_id="s-a0", message=title, status=WaitStatus.DECIDED, decided=decided
+        )
         waits.insert(self.db, wait)
         self.call("a0", 5, "standby", {"message": title}, {"status": "resumed"})
 

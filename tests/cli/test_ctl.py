@@ -359,7 +359,7 @@ async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_n
 
 async def test_logs_prints_what_was_written_and_nothing_that_acts_on_the_terminal(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(card("a"))) as server:
-        server.service.children.text = "\x1b[2Jgone\nand on\n"
+        server.service.agent_processes.text = "\x1b[2Jgone\nand on\n"
         done = await run(server.environ, "logs", "s-1")
         assert done.stdout == b"\\x1b[2Jgone\nand on\n"
         followed = await run(server.environ, "logs", "-f", "s-1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from intercom.cli import gateway, main
-from intercom.gateway.directory import read_settings
+from intercom.gateway.config_directory import read_settings
 from intercom.local import own_files, processes
 from intercom.local import places as places_module
 from intercom.local.places import Places, places

@@ -24,9 +24,9 @@ from intercom.cli.gateway_sign_in import (
     signed_in_lines,
     signed_out_lines,
 )
+from intercom.gateway.config_directory import Settings
+from intercom.gateway.config_directory_check import sign_in_text
 from intercom.gateway.credentials import CredentialStore
-from intercom.gateway.directory import Settings
-from intercom.gateway.directory_check import sign_in_text
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.http_exchange import NoToken
 from intercom.gateway.oauth import OAuthTokens, Revocation, SignedIn, SignedOut, SignInFailed

@@ -12,7 +12,7 @@ import pytest
 
 import intercom.app
 from intercom.cli.main import load_server
-from intercom.operators import local_channel
+from intercom.operators import channel_actor
 from intercom.operators.web import events, listener, sign_in
 
 
@@ -60,7 +60,7 @@ def test_garbage_is_collected_again_once_a_server_is_loaded() -> None:
 
 
 def test_a_server_loads_the_page_and_its_web_server_only_once_somebody_opens_it() -> None:
-    for module in (intercom.app, local_channel, listener, sign_in, events):
+    for module in (intercom.app, channel_actor, listener, sign_in, events):
         assert module.__file__ is not None
         body = ast.parse(Path(module.__file__).read_text()).body
         loaded = {node.module or "" for node in body if isinstance(node, ast.ImportFrom)}

@@ -11,11 +11,11 @@ import trio
 from attrs import define, field
 
 from actors import ChildSpec, Supervisor, System
-from intercom.gateway.invocations import InvocationLog
-from intercom.gateway.journal import Journal, arguments_key
+from intercom.gateway.call_journal import Journal, arguments_key
+from intercom.gateway.call_log import InvocationLog
 from intercom.gateway.service import Gateway, lookup_in
 from intercom.gateway.stored_state import StoredState
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer import Writer
 from tests.gateway.programs import environ
 from tests.support.database import new_database

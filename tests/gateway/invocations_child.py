@@ -13,8 +13,8 @@ from pathlib import Path
 
 import trio
 
-from intercom.gateway import invocations, journal
-from intercom.gateway.invocations import InvocationLog
+from intercom.gateway import call_journal, call_log
+from intercom.gateway.call_log import InvocationLog
 from intercom.model import crash_points
 from tests.gateway.recording import done, log_in, new
 
@@ -41,7 +41,7 @@ def kill_in_line(number: int) -> None:
                 die()
         return write(descriptor, data)
 
-    journal.os.write = half  # type: ignore[attr-defined]
+    call_journal.os.write = half  # type: ignore[attr-defined]
 
 
 def kill_at(point: str, number: int) -> None:
@@ -69,7 +69,7 @@ async def agent(log: InvocationLog, number: int) -> None:
 
 async def main(directory: Path, kill: str, number: int) -> None:
     # Groups come quickly, so that a kill meets one.
-    invocations.COLLECT_SECONDS = 0.001  # type: ignore[misc]
+    call_log.COLLECT_SECONDS = 0.001  # type: ignore[misc]
     system, log = log_in(directory, full=FULL)
     async with system:
         await log.ready()

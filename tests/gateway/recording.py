@@ -9,13 +9,13 @@ from typing import Any
 from attrs import evolve
 
 from actors import ChildSpec, System
-from intercom.gateway.invocations import RECORDER, InvocationLog
-from intercom.gateway.journal import FULL, Invocation, Journal, arguments_key
+from intercom.gateway.call_journal import FULL, Invocation, Journal, arguments_key
+from intercom.gateway.call_log import RECORDER, InvocationLog
 from intercom.gateway.messages import InvocationStatus
 from intercom.model.json_types import Json
 from intercom.store import audit_chain, gateway
 from intercom.store.database import connect
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 from intercom.store.writer import Writer
 from tests.support.database import new_database
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from intercom.gateway import call_records
+from intercom.gateway import call_log_reader
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.budgets import MICROS
 from intercom.gateway.call_cards import Target, operation_of, shown_arguments
@@ -26,7 +26,7 @@ from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation, RiskLevel
 from intercom.store import gateway as records
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.gateway.gateways import gateway_in
 from tests.gateway.programs import program
 
@@ -288,7 +288,7 @@ async def test_a_call_that_was_sent_costs_also_without_a_result(tmp_path: Path) 
         with pytest.raises(GatewayRefused, match="2 calls a day"):
             await Agent(gateway).call("read")
         await gateway.log.settle()
-        kept = (await reader.read(call_records.tail)).calls
+        kept = (await reader.read(call_log_reader.tail)).calls
         assert [(each.status, each.cost) for each in kept] == [("error", 2), ("error", 2), ("rate_limited", 0)]
         used = await reader.read(lambda db: records.usage_of(db, "files", gateway.now().date()))
         assert used is not None
@@ -328,7 +328,7 @@ async def test_a_call_that_was_not_approved_is_recorded_with_its_request(
         with pytest.raises(GatewayRefused, match=said):
             await Agent(gateway, approval=approval).call("write")
         await gateway.log.settle()
-        [call] = (await reader.read(call_records.tail)).calls
+        [call] = (await reader.read(call_log_reader.tail)).calls
         assert (call.status, call.request_id) == ("operator_denied", approval.request_id)
 
 
@@ -364,7 +364,7 @@ async def test_what_has_changed_while_a_person_was_asked_counts(tmp_path: Path) 
         with pytest.raises(GatewayRefused, match="files__read was approved, but agents cannot call it any more"):
             await Agent(gateway, meanwhile=remove).call("read")
         await gateway.log.settle()
-        kept = (await reader.read(call_records.tail)).calls
+        kept = (await reader.read(call_log_reader.tail)).calls
         ends = [("success", "r1"), ("permission_denied", "r1"), ("permission_denied", "r1")]
         assert [(each.status, each.request_id) for each in kept] == ends
 

@@ -22,7 +22,7 @@ from intercom.gateway import client_files
 from intercom.gateway.client_entries import TABLES, Dialect
 from intercom.gateway.client_files import ClientFile, Unmergeable
 from intercom.gateway.client_import import LONGEST_OF_PROJECT, OWN_NAME, REFUSED, ImportPlan, carry_out, plan
-from intercom.gateway.directory import read_settings
+from intercom.gateway.config_directory import read_settings
 from intercom.gateway.downstream_config import DownstreamConfig
 from intercom.gateway.import_receipt import IMPORTS, Outcome, Receipt, read_receipt, receipts, undo
 from intercom.gateway.json_settings import parse_json

@@ -16,7 +16,7 @@ from actors import Backoff
 from intercom.gateway import variables
 from intercom.gateway.breaker import BreakerSettings
 from intercom.gateway.budgets import Budget
-from intercom.gateway.directory import read_directory, read_file
+from intercom.gateway.config_directory import read_directory, read_file
 from intercom.gateway.downstream_config import (
     DownstreamConfig,
     Expose,

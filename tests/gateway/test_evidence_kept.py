@@ -24,7 +24,7 @@ from intercom.model.json_types import JsonObject, part
 from intercom.store import gateway as stored
 from intercom.store.database import connect
 from intercom.store.gateway import StoredEvidence
-from intercom.store.handles import Reader, StoreUnavailable
+from intercom.store.store_and_reader import Reader, StoreUnavailable
 from tests.gateway.test_calls import TOKEN, Agent, Client, running_with_records, said
 
 pytestmark = pytest.mark.real_time

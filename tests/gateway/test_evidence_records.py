@@ -10,8 +10,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intercom.gateway.call_journal import Invocation
 from intercom.gateway.evidence_records import Cache, cache_key, export, from_stored, normalize, to_stored
-from intercom.gateway.journal import Invocation
 from intercom.model.json_types import JsonObject
 from intercom.store import gateway
 from tests.store.cases import database

@@ -25,7 +25,7 @@ from intercom.model.gateway_view import DownstreamStatus, DownstreamView, Health
 from intercom.model.json_types import JsonObject
 from intercom.model.request import Operation
 from intercom.store import audit
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.gateway.gateways import News, gateway_in
 from tests.gateway.programs import program
 

@@ -20,10 +20,10 @@ from actors import Backoff
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import BreakerSettings
 from intercom.gateway.budgets import Budget
+from intercom.gateway.call_journal import Invocation
 from intercom.gateway.calls import Approval, GatewayCaller
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.downstream_file import to_json
-from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import CallFailed, GatewayRefused, InvocationStatus
 from intercom.gateway.service import Gateway
 from intercom.model.json_types import JsonObject

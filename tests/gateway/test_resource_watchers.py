@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from intercom.gateway.offers import Place
 from intercom.gateway.resource_watchers import LONGEST_ADDRESS, MOST_WATCHED, ResourceWatchers
+from intercom.gateway.resources_and_prompts import Place
 
 
 def test_a_downstream_is_asked_for_what_anybody_watches() -> None:

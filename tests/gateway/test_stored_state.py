@@ -17,7 +17,7 @@ from intercom.model import signing
 from intercom.model.decision import Decided, Signature, signature_data
 from intercom.model.json_types import JsonObject
 from intercom.store import audit, gateway
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 from tests.gateway.gateways import gateway_in
 

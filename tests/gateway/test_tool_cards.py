@@ -18,7 +18,6 @@ from attrs import evolve, field, frozen
 
 from intercom.gateway import downstream_tasks, offered_tools, pins
 from intercom.gateway.assignments import AgentIdentity
-from intercom.gateway.cards import ToolCards, card_of
 from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_file import to_json
 from intercom.gateway.downstream_tasks import ToolsChanged
@@ -26,12 +25,13 @@ from intercom.gateway.messages import Admit, downstream_name
 from intercom.gateway.pins import compare, pin
 from intercom.gateway.service import Gateway
 from intercom.gateway.stored_state import StoredState
+from intercom.gateway.tool_change_cards import ToolCards, card_of
 from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
 from intercom.store import audit, gateway
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.gateway.gateways import News, gateway_in
 from tests.gateway.programs import program
 

@@ -16,7 +16,7 @@ from intercom.agents import hook_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.access_rules import Identity
-from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
+from intercom.agents.http.http_sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeInstructions, Undeliver, key_of
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.ping import Ping

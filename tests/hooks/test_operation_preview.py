@@ -14,7 +14,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents import known_agent_processes
+from intercom.agents import agent_process_records
 from intercom.model.request import ChangeKind, FileTouch, Operation, OperationKind, Replacement, RiskLevel
 from intercom.workspace.client_operation import OperationPreview, preview_operation, risk_of
 
@@ -145,13 +145,13 @@ def test_a_hook_belongs_to_the_nearest_client_above_it() -> None:
     # As a client starts it: by way of a shell that waits.
     with child("sh", "-c", f"{sys.executable} -c '{SAYS}'; true") as pid:
         mine, other = frozenset({os.getpid()}), frozenset({os.getppid()})
-        assert known_agent_processes.nearest(pid, {"far": other, "near": mine, "elsewhere": frozenset({1 << 22})}) == (
+        assert agent_process_records.nearest(pid, {"far": other, "near": mine, "elsewhere": frozenset({1 << 22})}) == (
             "near",
         )
-        assert known_agent_processes.nearest(pid, {"one": mine, "two": mine}) == ("one", "two")
-        assert known_agent_processes.nearest(pid, {}) == ()
+        assert agent_process_records.nearest(pid, {"one": mine, "two": mine}) == ("one", "two")
+        assert agent_process_records.nearest(pid, {}) == ()
 
 
 def test_a_process_that_is_gone_belongs_to_nobody() -> None:
-    assert known_agent_processes.nearest(1 << 22, {"mine": frozenset({os.getpid()})}) == ()
-    assert known_agent_processes.nearest(0, {"mine": frozenset({os.getpid()})}) == ()
+    assert agent_process_records.nearest(1 << 22, {"mine": frozenset({os.getpid()})}) == ()
+    assert agent_process_records.nearest(0, {"mine": frozenset({os.getpid()})}) == ()

@@ -243,7 +243,7 @@ class StandInService:
         self.chat: ChatStatus | None = None
         self.chat_people: tuple[str, ...] | None = None
         self.crash: BaseException | None = None
-        self.children = StandInChildren(self)
+        self.agent_processes = StandInChildren(self)
         self.steering = StandInSteering(self)
         self.checkpoints = StandInCheckpoints(self)
         self.signatures = without_keys()

@@ -18,7 +18,7 @@ from intercom.operators.commands.command_request import carry_out
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.connection import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService
 

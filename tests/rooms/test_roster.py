@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.room import Presence, Room, RoomId, Team, TeamId, TeamRole
-from intercom.rooms import concluder
+from intercom.rooms import concluding_agent
 from intercom.rooms.instructions import SERVER_NAME
 from intercom.rooms.roster import (
     NORMAL,
@@ -180,7 +180,7 @@ def test_a_name_of_a_team_cannot_pass_for_a_persons_or_the_servers(wanted: str, 
     assert team_name(wanted) == expected
 
 
-@pytest.mark.parametrize("name", [LOOP_GUARD, concluder.NAME, SERVER_NAME, "agent-intercom"])
+@pytest.mark.parametrize("name", [LOOP_GUARD, concluding_agent.NAME, SERVER_NAME, "agent-intercom"])
 def test_no_team_has_the_name_of_a_part_of_the_server(name: str) -> None:
     assert team_name(name) == f"{name} (2)"
 

@@ -19,7 +19,7 @@ from intercom.model.errors import AlreadyDecided, DatabaseError, InvalidArgument
 from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole, team_of
 from intercom.model.room_view import RoomNews
 from intercom.rooms import instructions, room, roster, transactions
-from intercom.rooms.concluder import AGENTS
+from intercom.rooms.concluding_agent import AGENTS
 from intercom.rooms.messages import Identify, ReadRoster, Watch, room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE, ROSTER_SECONDS, TAIL
 from intercom.rooms.service import RoomService

@@ -20,7 +20,7 @@ from intercom.model.card import Notice
 from intercom.sessions.housekeeping import AuditWatch
 from intercom.store import audit, audit_chain
 from intercom.store.audit_chain import Head
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer_messages import Transact
 from tests.operators.slack.server import TaskWriter
 

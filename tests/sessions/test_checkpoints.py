@@ -551,7 +551,7 @@ async def test_no_agent_is_started_for_a_session_that_another_has_taken_up(
             agent = await server.arrive(root)
             done = await succeed(server, await ask(server, await take(server, agent)))
             assert "an agent has resumed it" in (await server.operator.notice("session restored from checkpoint")).text
-            assert await server.app.service.children.everyone() == {}
+            assert await server.app.service.agent_processes.everyone() == {}
             (session,) = await server.app.service.sessions()
             assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
 

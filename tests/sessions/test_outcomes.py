@@ -20,10 +20,10 @@ from intercom.model.request import (
     ApprovalRequest,
     ApprovalStatus,
     ContinuationPrompt,
+    InstructionWait,
     PromptDecision,
     PromptType,
     RiskLevel,
-    Wait,
     WaitStatus,
 )
 from intercom.model.session import (
@@ -52,7 +52,7 @@ from intercom.sessions.tools.switch_freq import ModeAnswer
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 APPROVAL = ApprovalRequest("r", "s", "title", "diff", "a", RiskLevel.LOW, ApprovalStatus.PENDING, "base", AT, "key")
 PROMPT = ContinuationPrompt("r", "s", "go on?\nreally?", PromptType.CONTINUATION, WaitStatus.PENDING, AT)
-STANDBY = Wait("r", "s", "idle", WaitStatus.PENDING, AT)
+STANDBY = InstructionWait("r", "s", "idle", WaitStatus.PENDING, AT)
 BY = Decided("v", "reject", "kim", "ctl", AT, "too long")
 
 # The row -> what its call is told (None: nothing yet; an error: it ended with its session), and how its card stands
@@ -147,7 +147,11 @@ def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardS
 
 
 def test_every_status_is_in_the_table() -> None:
-    for kind, statuses in ((ApprovalRequest, ApprovalStatus), (ContinuationPrompt, WaitStatus), (Wait, WaitStatus)):
+    for kind, statuses in (
+        (ApprovalRequest, ApprovalStatus),
+        (ContinuationPrompt, WaitStatus),
+        (InstructionWait, WaitStatus),
+    ):
         assert {row.status for row, _, _ in TABLE if type(row) is kind} == set(statuses)
 
 

@@ -21,7 +21,7 @@ from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 from intercom.workspace.policy_watcher import Evaluate, watcher_name
 from tests.support.virtual_server import AgentClient, VirtualServer, partial_ask, virtual_server

@@ -25,7 +25,7 @@ from intercom.sessions.checkpoints import archive, restore
 from intercom.sessions.checkpoints import checkpointer as actor
 from intercom.store import requests, rows, sessions
 from intercom.store.checkpoints import restores
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from intercom.store.writer_messages import Transact
 from tests.sessions.test_checkpoints import (
     BEFORE,

@@ -19,7 +19,7 @@ from intercom.store.outbox import Urgency
 from intercom.store.writer_messages import Transact
 from intercom.workspace import transaction
 from tests.sessions.test_outcomes import AT
-from tests.sessions.test_taking_back import take_back, told
+from tests.sessions.test_retraction import take_back, told
 from tests.support.virtual_server import AgentClient, VirtualServer
 
 

@@ -15,7 +15,7 @@ from intercom.sessions.session.state import FETCH_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from tests.sessions.signed.keyed_server import approve, keyed
-from tests.sessions.test_taking_back import faults
+from tests.sessions.test_retraction import faults
 from tests.support.keys import Key
 from tests.support.virtual_server import AgentClient, VirtualServer
 

@@ -28,9 +28,9 @@ from intercom.model.request import (
     ChangeKind,
     ContinuationPrompt,
     FileChange,
+    InstructionWait,
     PromptType,
     RiskLevel,
-    Wait,
     WaitStatus,
 )
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, StallAlert, StallStatus
@@ -103,8 +103,10 @@ def prompt(id: str, **changes: Any) -> ContinuationPrompt:
     return evolve(plain, **changes)
 
 
-def wait(id: str, **changes: Any) -> Wait:
-    plain = Wait(id=id, session_id="s1", message="Done; what next?", status=WaitStatus.PENDING, created_at=NOW)
+def wait(id: str, **changes: Any) -> InstructionWait:
+    plain = InstructionWait(
+        id=id, session_id="s1", message="Done; what next?", status=WaitStatus.PENDING, created_at=NOW
+    )
     return evolve(plain, **changes)
 
 

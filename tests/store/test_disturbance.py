@@ -20,7 +20,7 @@ from actors import ChildSpec, Down, System, ask
 from intercom.model.errors import DatabaseError
 from intercom.store import audit, database, writer
 from intercom.store.database import Fault, connect, open_database
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from intercom.store.writer import Writer
 from intercom.store.writer_messages import Inspect, Transact
 from tests.store.test_writer import note, words

@@ -14,7 +14,7 @@ import trio.testing
 from intercom.model.errors import DatabaseError
 from intercom.store import audit, sessions
 from intercom.store.database import Database, open_database
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 
 from . import cases
 

@@ -20,7 +20,7 @@ from intercom.model.checkpoint import Checkpoint, Restore
 from intercom.model.grant import Grant, GrantScope
 from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
-from intercom.model.request import ApprovalRequest, ContinuationPrompt, RiskLevel, Task, Wait
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, InstructionWait, RiskLevel, Task
 from intercom.model.session import Instruction, Session, StallAlert
 from intercom.model.web import ApiToken
 from intercom.model.web_role import WebRole
@@ -106,7 +106,7 @@ AGGREGATES = (
     Aggregate(Session, sessions.insert, sessions.get, {}),
     Aggregate(ApprovalRequest, approvals.insert, approvals.get),
     Aggregate(ContinuationPrompt, prompts.insert, prompts.get),
-    Aggregate(Wait, waits.insert, waits.get),
+    Aggregate(InstructionWait, waits.insert, waits.get),
     Aggregate(StallAlert, stalls.insert, stalls.get),
     Aggregate(
         Checkpoint, checkpoints.insert, checkpoints.get, {"session_id": "s1", "file_facts": {}, "file_hashes": paths}
@@ -154,7 +154,7 @@ def test_a_value_is_read_back_as_it_was_written(about: Aggregate) -> None:
             again = about.write(db, value)
             assert (written, again) in ((True, False), (None, None), (value, value)) or about.kind is Entry
             assert about.read(db, id) == value
-            if about.kind in (ApprovalRequest, ContinuationPrompt, Wait):
+            if about.kind in (ApprovalRequest, ContinuationPrompt, InstructionWait):
                 assert requests.find(db, id) == value
 
         @settings(max_examples=60, deadline=None)

@@ -59,12 +59,12 @@ HOOK_NAMES: dict[str, str] = {
     "permission.used": "permission was spent on a hook's question, and the hook has not been told"
 }
 
-#: That of rules that people make from cards (`tests/sessions/test_rules.py`).
+#: That of rules that people make from cards (`tests/sessions/test_rules_from_cards.py`).
 POLICY_NAMES: dict[str, str] = {
     "policy.written": "a rule is in the policy file, and nobody has accepted the file's content"
 }
 
-#: Those of decisions that people take back (`tests/sessions/test_taking_back.py`).
+#: Those of decisions that people take back (`tests/sessions/test_retraction.py`).
 TAKE_BACK_NAMES: dict[str, str] = {
     "verdict.taken_back": "a decision is taken back on record, and neither its operator nor any channel has been told",
     "verdict.may_be_sent": "it is on record that results may carry a session's decisions, and none has yet",

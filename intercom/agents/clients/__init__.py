@@ -3,6 +3,8 @@
 To add a client, write its module. Then add
 
 - its name to `NAMES`, to `HOOKED` if it has permission hooks, and to `WITHOUT_TASKS` if it waits better without tasks
+- the place and the form of its entries to `client_files` and `client_entries` in `gateway/`, if its servers can be
+  moved behind the gateway
 - its built-in tools to `builtin_tools`, if they have names that are not there yet
 - the directory of its configuration to `PROTECTED_NAMES` in `workspace/policy.py`
 - its permanent instructions to the table in `docs/how-to/instruct-agents.md`, if it has any

@@ -36,7 +36,7 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from intercom.agents import tool_call as agents_call
+from intercom.agents import tool_call
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.gateway.client_peer import LEVELS, LOG_LEVEL_KEY, ClientPeer, Context, peer_of
 from intercom.agents.gateway.open_calls import CAPABILITIES_TO_ASK, NOBODY, OpenCalls
@@ -46,12 +46,12 @@ from intercom.agents.mcp_request import caller_of, connection_and_response
 from intercom.agents.tool_call import ToolCall, error_content, paused_content
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.call_cards import Target
+from intercom.gateway.call_journal import JournalError
 from intercom.gateway.calls import Answer, Approval, ApprovalPending, GatewayCaller
 from intercom.gateway.catalog import SEPARATOR
-from intercom.gateway.journal import JournalError
 from intercom.gateway.messages import CallFailed, GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.offer_snapshot import OfferSnapshot
-from intercom.gateway.offers import PROMPTS, RESOURCES, Place
+from intercom.gateway.resources_and_prompts import PROMPTS, RESOURCES, Place
 from intercom.gateway.service import Gateway
 from intercom.model.errors import IntercomError, Paused, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject, part
@@ -600,7 +600,7 @@ def _untold(call: ToolCall, answered: Answered[object]) -> Answered[object]:
 
 def _with_told(result: JsonObject, answered: Answered[object]) -> JsonObject:
     """Add what an operator says to the agent, behind the downstream's own result."""
-    told = agents_call.content(answered)
+    told = tool_call.content(answered)
     if not told:
         return result
     content = result.get("content")
@@ -633,7 +633,7 @@ def _error(refused: IntercomError) -> JsonObject:
 def _refusal(failed: Exception, target: Target) -> IntercomError:
     """Return the error that the agent gets for a failed call."""
     if not isinstance(failed, CallFailed):
-        return agents_call.refusal(failed, target.label)
+        return tool_call.refusal(failed, target.label)
     downstream = target.downstream
     effect = (
         "whether the call had its effect is not known: look before you call again"

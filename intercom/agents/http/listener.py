@@ -19,13 +19,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actors import Actor, Name
+from intercom.agents.agent_process_records import KnownProcesses
 from intercom.agents.http import access_rules
 from intercom.agents.http.access_rules import Rules, rpc_form
-from intercom.agents.http.sessions import ConnectionFactory
+from intercom.agents.http.http_sessions import ConnectionFactory
 from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
-from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
 from intercom.agents.rooms.http import RoomsApp, is_rooms_path
@@ -37,7 +37,7 @@ from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.metrics import HttpFailed, Measured, Page
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from intercom.web_server.acceptor import Acceptor, ConnectionProcesses, open_port, why_not_open
 from intercom.web_server.http_request import Refusal, answer, too_many, unknown_path, wrong_method
 from intercom.web_server.server import Connection, HttpServer

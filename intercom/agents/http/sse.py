@@ -26,7 +26,7 @@ from intercom.agents import message_stream
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import access_rules
 from intercom.agents.http.access_rules import rpc_form
-from intercom.agents.http.sessions import (
+from intercom.agents.http.http_sessions import (
     REQUESTS_EACH,
     ConnectionFactory,
     HttpSession,
@@ -101,7 +101,7 @@ class SseStream:
         if came is not None:
             came.cancelled()
         else:
-            self.session.agent.deliveries.cancelled(id)
+            self.session.agent.sent_results.cancelled(id)
 
     def _drop(self, id: types.RequestId) -> None:
         """Drop a request and its answer."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import access_rules
 from intercom.agents.http.access_rules import Identity
-from intercom.agents.http.sessions import (
+from intercom.agents.http.http_sessions import (
     AWAY_SECONDS,
     RESUME_SECONDS,
     ConnectionFactory,
@@ -98,7 +98,7 @@ class Streamable:
     async def _serve_alone(self, identity: Identity, method: str | None, scope: Scope, body: Body, send: Send) -> None:
         if method in _STATELESS_METHODS:
             if method == "server/discover" and (known := self.sessions.named.get(identity)) is not None:
-                known.agent.deliveries.client_restarted()
+                known.agent.sent_results.client_restarted()
             # What a list has may differ by agent, but to list is no sign of life: nothing is counted.
             scope["state"]["exchange"] = PendingResponse(self.sessions.stranger(identity))
             await self.application(scope, body, send)
@@ -133,7 +133,7 @@ class Streamable:
             await self._respond(response, scope, body, send)
             if response.is_written:
                 # No next call could confirm it.
-                await agent.deliveries.read_all()
+                await agent.sent_results.read_all()
 
     # --- protocol versions with sessions -----------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Streamable:
             await self._listen(session, headers.last_event_id, scope, body, send)
         else:
             # A client that ends its session has read all answers.
-            await session.agent.deliveries.read_all()
+            await session.agent.sent_results.read_all()
             await self.application(scope, body, send)
             self.sessions.forget(session, for_good=True)
 
@@ -277,7 +277,7 @@ def _note_cancelled(session: HttpSession, request_id: str | int) -> None:
     if response is not None:
         response.cancelled()
     else:
-        session.agent.deliveries.cancelled(request_id)
+        session.agent.sent_results.cancelled(request_id)
 
 
 def _connection(scope: Scope) -> Connection:

@@ -26,7 +26,7 @@ from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.export import Export
 from intercom.rooms.tools.room_tool_table import RoomCalls
 from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, Answer, RoomCaller, RoomTool, to_json
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from intercom.web_server.http_request import Refusal, unclear
 
 log = logging.getLogger("intercom.rooms")

@@ -225,7 +225,7 @@ async def list_sessions(service: OperatorService, caller: Caller, everything: bo
     found = await service.sessions(everything=everything)
     # Ended sessions are kept for days, and most lists leave them out.
     named = None if everything else [each.id for each in found]
-    return Listed(found, await service.children.everyone(named), await service.waiting())
+    return Listed(found, await service.agent_processes.everyone(named), await service.waiting())
 
 
 @handles("resume", form(Session, "session_id=id", status="resumed"))
@@ -261,7 +261,7 @@ async def start(
     service: OperatorService, caller: Caller, text: str = "", workspace: str | None = None, label: str | None = None
 ) -> Session:
     """Start an agent. A local user has no chat id, so the session has no owner then."""
-    return await service.children.start(
+    return await service.agent_processes.start(
         text,
         by=caller.name,
         channel=caller.channel.value,
@@ -275,13 +275,13 @@ async def start(
 
 
 @returns(shape(status="ended", session_id=NotRequired[str], sessions=NotRequired[list[str]]))
-def _cleared_entry(ended: Session | tuple[Session, ...]) -> JsonObject:
+def _ended_entry(ended: Session | tuple[Session, ...]) -> JsonObject:
     if isinstance(ended, tuple):
         return {"status": "ended", "sessions": [each.id for each in ended]}
     return {"status": "ended", "session_id": ended.id}
 
 
-@handles("clear", _cleared_entry)
+@handles("clear", _ended_entry)
 async def clear(
     service: OperatorService, caller: Caller, session: str | None = None, interrupted: bool = False
 ) -> Session | tuple[Session, ...]:
@@ -315,7 +315,9 @@ async def logs(
     """Return a piece of an agent's output: the last `limit` lines, or what follows byte `start`. Secrets are masked
     for a chat."""
     masked = caller.channel is Channel.SLACK
-    return await service.children.output(session, Stream(stream), lines=limit, start=start, limit=PIECE, masked=masked)
+    return await service.agent_processes.output(
+        session, Stream(stream), lines=limit, start=start, limit=PIECE, masked=masked
+    )
 
 
 # --- what reaches an agent at work ------------------------------------------------------------------------------------

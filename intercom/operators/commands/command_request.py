@@ -25,7 +25,7 @@ from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.commands.command_table import COMMANDS, DEFAULT_REASON, FIELDS, Kind, decisions_of
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """The table of operator commands: for each its name, its arguments, its help, and who may send it.
 
-A command is one row here and one function in `command_handlers`, whose arguments are checked against the row at import.
+A command is one row here and one function in `command_handlers`, or beside it in the module of its subject
+(`grant_handlers`, `gateway_handlers`, …). The function's arguments are checked against the row at import.
 These are made from the row: ctl's parser and its page of the documentation, the fields of the request, the server's
 check of the request and of who may send it, and `command` of embedding.
 
@@ -9,8 +10,8 @@ These are written by hand:
 - under which of `SUBJECTS` ctl's help lists it.
 - what the answer holds, above a function that makes it by hand. The API's document is made from that.
 - a drawing of the answer in `cli.ctl_draw`, which `draws` names. Without one ctl prints one line.
-- what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`,
-  `rooms` and `gateway` commands by name.
+- what ctl does besides sending the request. `cli.ctl` knows `answer`, `allow`, `changes`, `grant`, `logs`,
+  `restore`, `tree`, `web` and the `policy`, `rooms` and `gateway` commands by name.
 - the command in Slack: a function and an entry in `operators.slack.commands.builtin`. Only the summary, the arguments
   and whether it acts come from the row.
 - a method of its own for embedding. `command` carries out any row.

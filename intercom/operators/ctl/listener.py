@@ -20,8 +20,8 @@ from intercom.local.wire import Peer
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IpcError
 from intercom.operators.authorization import Agents, NoAgents
+from intercom.operators.channel_actor import ChannelActor, utc_now
 from intercom.operators.ctl.connection import CtlDeps, Limits, Watchers, serve
-from intercom.operators.local_channel import LocalChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 
@@ -74,7 +74,7 @@ Listen = Callable[[str], trio.abc.Listener[trio.SocketStream]]
 PeerOf = Callable[[trio.SocketStream], Peer]
 
 
-class CtlListener(LocalChannelActor):
+class CtlListener(ChannelActor):
     """Listens on the local socket; registered as `ctl`.
 
     A crash closes the connections; ctl asks again under the same verdict id. The socket at `socket_path` and the token

@@ -51,8 +51,8 @@ from intercom.operators.slack.slack_messages import Redraw, SendEphemeral, Wake
 from intercom.operators.slack.web_api import Api, Json, SlackRefused
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import outbox
-from intercom.store.handles import Store
 from intercom.store.outbox import Content, Question, Urgency
+from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,9 @@ new decision also needs:
 - its command in `HOW_TO_ANSWER` of `operators.commands.command_table` (and in `ANSWERS`, if `answer` gives it)
 - its key in `KEYS` of `cli.inbox.board`
 
+A button that does something else than decide needs an `Act` of `envelope_parser`, which `interaction_handler` carries
+out.
+
 The words of a reply decide only if they are beyond doubt. An approval is one of a few whole sentences with nothing
 around them. "don't approve", "approve?" and "approve if the tests pass" decide nothing. A person who is not understood
 gets the list of possible replies. Of a standby, which asks for an instruction, any other text is that instruction.

@@ -37,8 +37,8 @@ from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import outbox
 from intercom.store import sessions as store_sessions
-from intercom.store.handles import STORE_FAULTS, Reader, Store
 from intercom.store.outbox import Content, Row, RowKind, RowState, Urgency
+from intercom.store.store_and_reader import STORE_FAULTS, Reader, Store
 from intercom.store.writer_messages import Database
 
 log = logging.getLogger(__name__)

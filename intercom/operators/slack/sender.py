@@ -38,8 +38,8 @@ from intercom.operators.slack.web_api import (
 )
 from intercom.sessions.messages import ClockChanged, Posted
 from intercom.store import outbox
-from intercom.store.handles import Store, StoreUnavailable
 from intercom.store.outbox import Begun, Content, Row, RowKind, RowState, Waiting
+from intercom.store.store_and_reader import Store, StoreUnavailable
 from intercom.store.writer_messages import Database
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from intercom.operators.slack.web_api import WebApi
 from intercom.sessions.chat_outbox import ChatOutbox, channel_of
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 
 T = TypeVar("T")
 

@@ -44,14 +44,14 @@ from intercom.model.web import (
 )
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
-from intercom.operators.local_channel import LocalChannelActor, utc_now
+from intercom.operators.channel_actor import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
 from intercom.operators.web.sign_in import LINK_LIFE, LONGEST_LIFE, BrowserSession, SignIns, new_secret
 from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.handles import STORE_FAULTS
+from intercom.store.store_and_reader import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.operators.web.site import PageFile, WebSite
@@ -179,7 +179,7 @@ class WebDeps:
         return Proposals(self.sign_ins.now)
 
 
-class WebListener(LocalChannelActor):
+class WebListener(ChannelActor):
     """Serves the page; registered as `web`.
 
     After a crash it opens the same port again, and the same browsers are signed in. Open pages begin their events

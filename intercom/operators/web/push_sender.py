@@ -21,12 +21,12 @@ from intercom.model.card import ANSWERED, Card, CardKind, CardState, Notice
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.visible_text import count, one_line
-from intercom.operators.local_channel import LocalChannelActor, utc_now
+from intercom.operators.channel_actor import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.push_encryption import PADDED
 from intercom.operators.web.push_subscriptions import PushCalls
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.handles import STORE_FAULTS
+from intercom.store.store_and_reader import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.operators.web.push_delivery import Attempt
@@ -200,7 +200,7 @@ class PushQueue:
         return done
 
 
-class PushSender(LocalChannelActor):
+class PushSender(ChannelActor):
     """Tells subscribed browsers of new cards; registered as `push`."""
 
     def __init__(self, deps: PushDeps) -> None:

@@ -21,10 +21,10 @@ from attrs import field, frozen
 from intercom.model.errors import InvalidArguments
 from intercom.model.visible_text import one_line
 from intercom.model.web import PushSubscription
-from intercom.operators.local_channel import utc_now
+from intercom.operators.channel_actor import utc_now
 from intercom.operators.web.push_encryption import BrowserKeys, ServerKey, server_key
 from intercom.sessions.lookups import only
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.trust import push_subscriptions, subscription_id
 from intercom.store.writer_messages import Database
 

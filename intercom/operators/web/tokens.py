@@ -23,7 +23,7 @@ from intercom.model.web import TOKEN_PREFIX, ApiToken, person_name
 from intercom.model.web_role import WebRole
 from intercom.operators.web.sign_in import cookie_name
 from intercom.store import audit
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.trust import api_tokens
 from intercom.store.writer_messages import Database
 

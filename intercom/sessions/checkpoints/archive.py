@@ -37,7 +37,7 @@ from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, checkpoints, requests, sessions
 from intercom.store.checkpoints import Contents, FileColumns, OpenContents
-from intercom.store.handles import LARGE_TRANSACTION_SECONDS, Reader
+from intercom.store.store_and_reader import LARGE_TRANSACTION_SECONDS, Reader
 from intercom.store.writer_messages import Database
 from intercom.workspace import gitignore
 from intercom.workspace import manifest as workspace_snapshot

@@ -24,7 +24,7 @@ from intercom.model.checkpoint import Files, Restore, RestoreState
 from intercom.model.config import OnTimeout, TimeoutSettings
 from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.process import AgentProcessState
-from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, Wait, WaitStatus
+from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, InstructionWait, WaitStatus
 from intercom.model.session import Instruction, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
@@ -41,7 +41,7 @@ from intercom.store.writer_messages import Database
 
 _TABLES: dict[type[Any], str] = {
     ContinuationPrompt: "continuation_prompt",
-    Wait: "wait",
+    InstructionWait: "wait",
 }
 
 
@@ -199,7 +199,7 @@ def _ask_again(
             seconds = 0 if held else timeouts.prompt_seconds
             nothing: dict[str, Any] = {"decision": None, "instruction": None, "expires_at": until(seconds)}
             prompts.insert(db, evolve(request, **fresh, **nothing, status=WaitStatus.PENDING))
-        case Wait():
+        case InstructionWait():
             waits.insert(
                 db,
                 evolve(

@@ -189,7 +189,7 @@ class ProcessDeps:
             each.pid for each in (child.monitor, child.process) if each is not None and monitor_client.is_alive(each)
         )
         self._noted.add(child.session_id)
-        self.came(f"child/{child.session_id}", child.session_id, living)
+        self.came(f"agent-process/{child.session_id}", child.session_id, living)
 
     def note_first(self, child: AgentProcess) -> None:
         """Note the row as `note` does, unless the session was noted before: its own actor has newer information."""
@@ -200,7 +200,7 @@ class ProcessDeps:
         """Record that nothing of this session's agent runs any more."""
         self._noted.discard(session_id)
         self.monitors.pop(session_id, None)
-        self.left(f"child/{session_id}")
+        self.left(f"agent-process/{session_id}")
 
 
 @frozen
@@ -252,7 +252,7 @@ class RunAgain:
 
 
 class AgentProcessActor(Actor):
-    """The actor `child/<session>`."""
+    """The actor `agent-process/<session>`."""
 
     refusals = (Refused, IntercomError)
 
@@ -434,7 +434,7 @@ class AgentProcessActor(Actor):
         if self.row.state is AgentProcessState.RUNNING:
             self._begin(self._run(self.row))
         else:
-            # The session was cleared during the start.
+            # The session ended during the start.
             self._begin_winding_up()
 
     async def _not_launched(self, fault: str | None) -> None:

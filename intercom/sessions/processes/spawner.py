@@ -34,8 +34,8 @@ from intercom.sessions.processes.monitor_client import GRACE_SECONDS, START_SECO
 from intercom.sessions.request_kinds import headline
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, sessions
-from intercom.store.handles import TRANSACTION_SECONDS, Reader
 from intercom.store.processes import agent_processes
+from intercom.store.store_and_reader import TRANSACTION_SECONDS, Reader
 from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace
 
@@ -114,7 +114,7 @@ class Spawner(Actor):
         return None
 
     async def _await_start(self, session: Session, reply: Reply[Session]) -> None:
-        child = self.system.named(f"child/{session.id}")
+        child = self.system.named(f"agent-process/{session.id}")
         with trio.move_on_after(START_SECONDS + TRANSACTION_SECONDS):
             while not reply.abandoned:
                 try:
@@ -143,7 +143,7 @@ class Spawner(Actor):
 
     async def _ensure(self, session_id: str) -> None:
         spec = ChildSpec(
-            f"child/{session_id}",
+            f"agent-process/{session_id}",
             partial(AgentProcessActor, session_id, self._at),
             restart=Restart.TRANSIENT,
             shutdown=_SHUTDOWN_SECONDS,

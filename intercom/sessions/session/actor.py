@@ -24,7 +24,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.decision import Verdict
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused
 from intercom.model.policy import PolicyAnswer
-from intercom.model.request import ContinuationPrompt, Wait
+from intercom.model.request import ContinuationPrompt, InstructionWait
 from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.model.visible_text import visible
 from intercom.sessions import request_kinds
@@ -186,7 +186,7 @@ class SessionActor(Actor):
         # Nothing is known of commands that ran before.
         await self.record_stall_pause()
         for request in late:
-            if self.is_for_policy(request) or self.refused(request) is not None:
+            if self.is_for_policy(request) or self.refuse_if_void(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
             self.change(SessionState.queue, request_kinds.late(request))
@@ -284,7 +284,7 @@ class SessionActor(Actor):
         self.watch_expiry(request)
         self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
 
-    def refused(self, request: Asked) -> SignatureRefused | None:
+    def refuse_if_void(self, request: Asked) -> SignatureRefused | None:
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
         count is closed, recorded, and reported on every channel, once."""
         fault = self.deps.signatures.fault(request, self.row.workspace_root)
@@ -315,7 +315,7 @@ class SessionActor(Actor):
 
     def trusted(self, request: R) -> R:
         """Return the request if its recorded decision counts. Raises SignatureRefused otherwise."""
-        refused = self.refused(request)
+        refused = self.refuse_if_void(request)
         if refused is not None:
             raise refused
         return request
@@ -423,7 +423,7 @@ class SessionActor(Actor):
         """Tell this to the actor of the process that people started for this session, if it runs. One that does not run
         sees on its next start how the session is."""
         if self._has_process:
-            self.system.named(f"child/{self.id}").tell(message)
+            self.system.named(f"agent-process/{self.id}").tell(message)
 
     @property
     def can_be_woken(self) -> bool:
@@ -432,7 +432,7 @@ class SessionActor(Actor):
 
     @property
     def _has_process(self) -> bool:
-        return self.system.ref(f"child/{self.id}") is not None
+        return self.system.ref(f"agent-process/{self.id}") is not None
 
     def require_open(self) -> None:
         """Raise InvalidState if the session has ended."""
@@ -494,7 +494,7 @@ class SessionActor(Actor):
         answer = request_kinds.answer(self.trusted(request))
         return None if self.row.is_paused else answer
 
-    def opened(self, request: Asked, call: str) -> RecordedRequest[Any]:
+    def reply_to_call(self, request: Asked, call: str) -> RecordedRequest[Any]:
         """Return the reply to a call that made this request, or asks about it again."""
         answer = self._answer(request)
         if answer is not None:
@@ -502,10 +502,11 @@ class SessionActor(Actor):
         left = None if request.expires_at is None else (request.expires_at - self.now()).total_seconds()
         return RecordedRequest(request.id, seconds_left=left)
 
-    def answered_or_waits(
+    def answer_or_wait(
         self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False
     ) -> Answered[Any] | None:
-        """Return the answer of a decided request; else defer the reply until there is one. `alone` as in `answered`."""
+        """Return the answer of a decided request; else show its card, and defer the reply until there is an answer.
+        `alone` as in `answered`."""
         answer = self._answer(request)
         if answer is not None:
             return self.answered(call, answer, own=request.id, alone=alone)
@@ -544,7 +545,7 @@ class SessionActor(Actor):
         self.cancel_timer(Show(request.id))
         self.change(SessionState.attend, request.id)
         if self.row.is_paused and request.status.value != "interrupted":
-            if request.delivered_at is None and self.refused(request) is None:
+            if request.delivered_at is None and self.refuse_if_void(request) is None:
                 self.change(SessionState.queue, request_kinds.late(request))
             return self.show(request)
         return self.answer_waiting(request, is_proven=is_proven)
@@ -606,7 +607,7 @@ def _refuse_instructions(db: Database, session: SessionActor) -> tuple[str, ...]
 
 def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
     request = requests.find(db, id)
-    if isinstance(request, Wait):
+    if isinstance(request, InstructionWait):
         signatures.note_ended(db, request)
     return request
 
@@ -626,7 +627,7 @@ def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Aske
     session.deps.signatures.note_taken_back(*audit.decisions_taken_back(db, session.id))
     late = requests.undelivered(db, session.id)
     for request in late:
-        if isinstance(request, Wait):
+        if isinstance(request, InstructionWait):
             session.deps.signatures.note_ended(db, request)
     state = SessionState(row, successor=None if followed is None else followed.successor_id)
     state = state.queue(*session.queued(db)).reserve(tasks.asked_after(db, session.id))

@@ -26,7 +26,7 @@ from intercom.sessions.messages import (
     Unpause,
 )
 from intercom.sessions.request_kinds import Asked, headline
-from intercom.sessions.session import stall, steering
+from intercom.sessions.session import deliveries, stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.transmit import ask_policy_again
@@ -254,7 +254,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
         await steering.give_back(session)
     elif news.exit is not None and news.exit.is_success:
         # The agent finished its work: the instructions written to it are not given to another agent.
-        await steering.all_read(session)
+        await deliveries.all_read(session)
         await end(session, End(_WHO, "spawn", f"its agent is done{last}"))
     else:
         await _fail(session, f"the agent's process ended ({news.exit}){last}", news.run)

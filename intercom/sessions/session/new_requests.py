@@ -9,7 +9,7 @@ from intercom.model import crash_points
 from intercom.model.card import end_of
 from intercom.model.decision import Decided, Decision
 from intercom.model.errors import TooManyPending
-from intercom.model.request import Wait
+from intercom.model.request import InstructionWait
 from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
@@ -63,13 +63,13 @@ def find_or_record(
     rule: str | None = None,
     decide: Decide[R] | None = None,
 ) -> tuple[R, bool]:
-    """Do as `open_request` in the caller's transaction, without showing anything."""
+    """Do as `record_request` in the caller's transaction, without showing anything."""
     found = earlier(db)
     if not isinstance(found, type(request)):
         if decided is None and decide is not None:
             request, decided = decide(db, request) or (request, None)
         return insert(db, session, request, decided, rule), True
-    if isinstance(found, Wait):
+    if isinstance(found, InstructionWait):
         session.deps.signatures.note_ended(db, found)
     # It may be this request's row, if the writer crashed between its commit and its answer.
     return found, found.id == request.id

@@ -1,4 +1,4 @@
-"""Steering: messages that people queue for an agent, tasks, and the record of what has reached it.
+"""Steering: messages and tasks that people queue for an agent.
 
 An agent that stands by gets no result, so a message ends its standby, and so does a decision that no call waits for.
 """
@@ -14,74 +14,25 @@ from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.decision import Decided, Decision, SignedCommand
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
-from intercom.model.request import Wait, WaitStatus
+from intercom.model.request import InstructionWait, WaitStatus
 from intercom.model.session import Instruction, Kind, Session, SessionStatus
 from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import (
     Answered,
-    DeliveredElsewhere,
-    Delivery,
     PersonNudged,
     Steer,
     TakeBack,
     TakeInstructions,
     TasksLeft,
-    Written,
 )
-from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
-from intercom.store import audit, instructions, requests, sessions
+from intercom.store import audit, instructions, sessions
 from intercom.store.instructions import Load
 from intercom.store.requests import waits
 from intercom.store.writer_messages import Database
-
-
-async def record_deliveries(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
-    """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
-    told = [id for each in deliveries for id in each.requests if session.state.has(id)]
-    # Includes instructions that moved to another session since: they have reached the agent.
-    said = [id for each in deliveries for id in each.instructions]
-    # Before the store is asked: if it fails, what these results carried is pending again.
-    session.change(SessionState.detach, (each.call for each in deliveries))
-    if not told and not said:
-        return
-    done, heard = await session.transact(_mark, session=session, told=told, said=said)
-    crash_points.reach("delivery.recorded")
-    session.change(SessionState.delivered, (*said, *(request.id for request in done)))
-    for instruction in heard:
-        session.deps.signatures.note_use(instruction.id, session.now())
-        session.show_instruction(instruction)
-        if instruction.session_id not in (None, session.id):
-            session.system.named(f"session/{instruction.session_id}").tell(DeliveredElsewhere((instruction,)))
-    for request in done:
-        if (arrived := request_kinds.delivered(request)) is not None:
-            session.deps.measured(arrived)
-        session.show(request)
-
-
-def _mark(
-    db: Database, session: SessionActor, told: list[str], said: list[str]
-) -> tuple[list[Asked], tuple[Instruction, ...]]:
-    at = session.now()
-    for request_id in told:
-        requests.mark_delivered(db, request_id, at)
-    heard = instructions.mark_delivered(db, said, at)
-    for instruction in heard:
-        summary = request_kinds.headline(instruction.text)
-        session.record(
-            db,
-            "agent",
-            f"{instruction.kind.value}_delivered",
-            summary,
-            instruction_id=instruction.id,
-            given_by=instruction.by,
-        )
-    found = (requests.find(db, request_id) for request_id in told)
-    return [request for request in found if request is not None], heard
-
 
 #: The channel of a decision by which a message, or a decision about another request, ends a standby.
 CHANNEL = "steer"
@@ -113,10 +64,6 @@ async def take_back(session: SessionActor, asked: TakeBack) -> Card:
 
 async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
     await end_standby(session, left.by, left.channel)
-
-
-def delivered_elsewhere(session: SessionActor, told: DeliveredElsewhere) -> None:
-    session.change(SessionState.drop, (each.id for each in told.instructions))
 
 
 def take_instructions(session: SessionActor, asked: TakeInstructions) -> Answered[None]:
@@ -185,18 +132,6 @@ def tell_of_task(system: System, task: Instruction, live: Iterable[Session]) -> 
                 name.tell(TasksLeft(task.by, task.channel))
 
 
-async def written(session: SessionActor, told: Written) -> None:
-    """Record that the agent may have read these: its tasks stay its own even if it never comes back."""
-    await session.transact(instructions.mark_written, ids=told.instructions, at=session.now())
-
-
-async def all_read(session: SessionActor) -> None:
-    """Record that the agent has read all that was written to it."""
-    queued = await session.transact(instructions.queued, session_id=session.id)
-    read = tuple(each.id for each in queued if each.written_at is not None)
-    await record_deliveries(session, (Delivery("", (), read),))
-
-
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
     """Take tasks from the inbox, in the caller's transaction. Returns their ids."""
     left = instructions.inbox(db, session.id, session.row.workspace_root)
@@ -207,7 +142,7 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
     return taken
 
 
-def end_wait(db: Database, session: SessionActor, wait: Wait, has_news: bool, by: str, channel: str) -> bool:
+def end_wait(db: Database, session: SessionActor, wait: InstructionWait, has_news: bool, by: str, channel: str) -> bool:
     """End this standby in the caller's transaction, if there are news for the agent, or else the oldest task it may
     take. False if there is neither: then it waits."""
     decided = Decided(request_kinds.ended_by_instructions(wait.id), Decision.RESUME.value, by, channel, session.now())
@@ -236,7 +171,7 @@ def end_wait(db: Database, session: SessionActor, wait: Wait, has_news: bool, by
 
 def _end_oldest(
     db: Database, session: SessionActor, ids: tuple[str, ...], has_news: bool, by: str, channel: str
-) -> tuple[Wait, tuple[Instruction, ...]] | None:
+) -> tuple[InstructionWait, tuple[Instruction, ...]] | None:
     found = (waits.get(db, request_id) for request_id in ids)
     for wait in sorted((wait for wait in found if wait is not None), key=lambda each: each.created_at):
         if end_wait(db, session, wait, has_news, by, channel):

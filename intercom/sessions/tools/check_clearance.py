@@ -101,7 +101,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> RecordedReques
     session.require_open()
     session.touch("check_clearance")
     if asked.request_id is not None:
-        return session.opened(await session.find_of(ApprovalRequest, asked.request_id), asked.call)
+        return session.reply_to_call(await session.find_of(ApprovalRequest, asked.request_id), asked.call)
     text = asked.diff if asked.content is None else asked.content
     if asked.title is None or text is None or asked.file_path is None:
         raise InvalidArguments(
@@ -112,7 +112,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> RecordedReques
     earlier = await session.transact(requests.by_call, session_id=session.id, call=asked.call)
     if isinstance(earlier, ApprovalRequest):
         # A repeated call: its answer was lost. Its request is still valid, even if the files have changed since.
-        return session.opened(earlier, asked.call)
+        return session.reply_to_call(earlier, asked.call)
     form, plan, shown = await trio.to_thread.run_sync(
         _plan, session.row.workspace_root, text, asked.file_path, asked.content is not None
     )
@@ -155,10 +155,10 @@ async def handle(session: SessionActor, asked: CheckClearance) -> RecordedReques
         decided=decided,
         decide=lambda db, new: grant_checks.approve(db, session, granted, new),
     )
-    return session.opened(kept, asked.call)
+    return session.reply_to_call(kept, asked.call)
 
 
-async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str) -> ApprovalRequest:
+async def ask_to_overwrite(session: SessionActor, approved: ApprovalRequest, call: str) -> ApprovalRequest:
     """Ask, once, whether an approved whole file is to overwrite a file that has changed since. A repeated call returns
     the same request. It is approved at once if the configuration lets the agent decide and signatures are not required.
 

@@ -3,10 +3,10 @@
 Before anything is written, the change is worked out again from the recorded text and the current files. Its paths and
 hashes must be those of the proposal, which a person saw. An approval whose record was changed is void.
 
-The order of the steps makes an apply whole, also across a crash. First the files are staged next to their targets. Then
-the journal commits to them, and they are renamed into place. Last, one transaction marks the apply as done, consumes
-the approval and records the answer under the call's name. A crash before the commit leaves nothing. After a crash that
-comes later, recovery finishes the apply.
+The order of the steps makes an apply whole, also across a crash. First the journal names the files that are staged, and
+they are written next to their targets. Then the journal commits to them, and they are renamed into place. Last, one
+transaction marks the apply as done, consumes the approval and records the answer under the call's name. A crash before
+the commit leaves nothing. After a crash that comes later, recovery finishes the apply.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
 from intercom.store.apply_journal import Entry, JournalState, journal
-from intercom.store.handles import StoreUnavailable
 from intercom.store.idempotency import Scope
 from intercom.store.outbox import Content
 from intercom.store.requests import approvals
 from intercom.store.rows import not_none
+from intercom.store.store_and_reader import StoreUnavailable
 from intercom.store.writer_messages import Database
 from intercom.workspace import change_plan, proposal, transaction
 from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
@@ -146,7 +146,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> RecordedRequest[App
             except PatchConflict:
                 if not asked.force:
                     raise
-                request = await check_clearance.overwrite(session, request, asked.call)
+                request = await check_clearance.ask_to_overwrite(session, request, asked.call)
                 if request.status is not ApprovalStatus.APPROVED:
                     return RecordedRequest(request.id)
                 session.note_known(request.id)
@@ -196,7 +196,7 @@ async def recover(session: SessionActor) -> None:
                 except NotFound as gone:
                     await _close_orphan(session, entry, gone.message)
                     continue
-                refused = session.refused(request) if used is None else session.refuse(request, used)
+                refused = session.refuse_if_void(request) if used is None else session.refuse(request, used)
                 if refused is not None:
                     await _stop(session, entry, refused.message)
                     continue

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from intercom.model import crash_points, limits
 from intercom.model.field_docs import doc
-from intercom.model.request import Wait, WaitStatus
+from intercom.model.request import InstructionWait, WaitStatus
 from intercom.model.session import Instruction
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import RecordedRequest, ToolRequest
@@ -68,7 +68,7 @@ async def handle(session: SessionActor, asked: Standby) -> RecordedRequest[Stand
     session.require_open()
     session.touch("standby")
     await session.refuse_instructions()
-    found = None if asked.request_id is None else await session.find_of(Wait, asked.request_id)
+    found = None if asked.request_id is None else await session.find_of(InstructionWait, asked.request_id)
     work = partial(
         _stand_by, session=session, wait=found or _new(session, asked), is_new=found is None, call=asked.call
     )
@@ -79,13 +79,13 @@ async def handle(session: SessionActor, asked: Standby) -> RecordedRequest[Stand
         session.settle(wait)
     elif is_new:
         session.follow(wait)
-    return session.opened(wait, asked.call)
+    return session.reply_to_call(wait, asked.call)
 
 
-def _new(session: SessionActor, asked: Standby) -> Wait:
+def _new(session: SessionActor, asked: Standby) -> InstructionWait:
     now = session.now()
     seconds = min(asked.timeout_seconds or session.deps.config.timeouts.wait_seconds, LONGEST_STANDBY)
-    return Wait(
+    return InstructionWait(
         id=session.deps.new_id(),
         session_id=session.id,
         message=asked.message,
@@ -97,8 +97,8 @@ def _new(session: SessionActor, asked: Standby) -> Wait:
 
 
 def _stand_by(
-    db: Database, session: SessionActor, wait: Wait, is_new: bool, call: str, has_news: bool
-) -> tuple[Wait, bool, bool, tuple[Instruction, ...]]:
+    db: Database, session: SessionActor, wait: InstructionWait, is_new: bool, call: str, has_news: bool
+) -> tuple[InstructionWait, bool, bool, tuple[Instruction, ...]]:
     """Record a new standby once per call, and end it if there are news or a task. Returns it, whether it is new,
     whether it ended, and the queued instructions."""
     if is_new:

@@ -136,7 +136,7 @@ async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
 
 async def _opened(session: SessionActor, prompt: ContinuationPrompt, call: str) -> RecordedRequest[PromptAnswer]:
     await ask_policy_again(session, prompt)
-    return session.opened(prompt, call)
+    return session.reply_to_call(prompt, call)
 
 
 TOOL = Tool(

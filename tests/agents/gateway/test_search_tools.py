@@ -40,7 +40,7 @@ from intercom.gateway.search import ToolIndex
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.request import Operation
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from tests.gateway.recorded_tools import recorded
 from tests.gateway.recording import log_in
 from tests.gateway.recording import recorded as audited

@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from intercom.agents.http import sse
 from intercom.agents.http.access_rules import NOBODY
-from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
+from intercom.agents.http.http_sessions import ConnectionFactory, HttpSessions
 from intercom.agents.http.sse import SseStream
 from intercom.web_server.server import Connection
 from tests.agents.http.rig import INITIALIZE, Place, Reply, head, place, rpc, until

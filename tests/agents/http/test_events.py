@@ -8,8 +8,8 @@ import mcp_types as types
 import trio
 from mcp.server.streamable_http import EventMessage
 
-from intercom.agents.http import sessions
-from intercom.agents.http.sessions import LogMemory, SessionEvents, SessionLog
+from intercom.agents.http import http_sessions
+from intercom.agents.http.http_sessions import LogMemory, SessionEvents, SessionLog
 
 
 def message(size: int) -> types.JSONRPCNotification:
@@ -40,24 +40,24 @@ def test_where_all_is_too_much_the_log_without_news_gives_way() -> None:
 def test_one_log_keeps_so_many_events() -> None:
     memory = LogMemory()
     one = log(memory)
-    for _ in range(sessions.MOST_EVENTS + 10):
+    for _ in range(http_sessions.MOST_EVENTS + 10):
         one.add("1", None)
-    assert len(one) == sessions.MOST_EVENTS
-    assert memory.taken == 64 * sessions.MOST_EVENTS
+    assert len(one) == http_sessions.MOST_EVENTS
+    assert memory.taken == 64 * http_sessions.MOST_EVENTS
 
 
 def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
-    memory, times = LogMemory(), count(step=sessions.RESUME_SECONDS + 1)
+    memory, times = LogMemory(), count(step=http_sessions.RESUME_SECONDS + 1)
     one = SessionLog(memory, lambda number, stream: None, now=lambda: next(times))
     one.add("open", None)
-    for number in range(sessions.MOST_ANSWERED + 3):
+    for number in range(http_sessions.MOST_ANSWERED + 3):
         one.add(str(number), message(10))
         one.add(str(number), types.JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
     # A client may give an id again: what belongs to its new request stays.
     one.add("3", message(10))
     one.add("last", types.JSONRPCResponse(jsonrpc="2.0", id="last", result={}))
     told = [(event.number, event.stream) for event in one._events]
-    kept = [str(number) for number in range(4, sessions.MOST_ANSWERED + 3)]
+    kept = [str(number) for number in range(4, http_sessions.MOST_ANSWERED + 3)]
     assert told[0] == (1, "open")
     assert [stream for _, stream in told[-2:]] == ["3", "last"]
     assert [stream for _, stream in told[1:-2:2]] == kept
@@ -68,9 +68,9 @@ def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
 
 def test_answers_that_can_still_be_resumed_stay_however_many() -> None:
     one = log(LogMemory())
-    for number in range(2 * sessions.MOST_ANSWERED):
+    for number in range(2 * http_sessions.MOST_ANSWERED):
         one.add(str(number), types.JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
-    assert len(one) == 2 * sessions.MOST_ANSWERED
+    assert len(one) == 2 * http_sessions.MOST_ANSWERED
 
 
 def test_what_is_kept_is_what_was_said() -> None:
@@ -87,7 +87,7 @@ def test_what_is_kept_is_what_was_said() -> None:
     ]
 
     async def tell() -> None:
-        sessions.current_log.set(log(LogMemory()))
+        http_sessions.current_log.set(log(LogMemory()))
         first = await SessionEvents().store_event("1", None)
         for each in said:
             await SessionEvents().store_event("1", each)

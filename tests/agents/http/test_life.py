@@ -16,7 +16,7 @@ from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
 from intercom.agents.agent_connection import PendingResponse
-from intercom.agents.http import access_rules, listener, sessions, streamable
+from intercom.agents.http import access_rules, http_sessions, listener, streamable
 from intercom.model.session import SessionStatus
 from intercom.sessions.connected_agents import ConnectedAgents
 from intercom.sessions.request_kinds import APPROVED
@@ -330,7 +330,7 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
 async def test_a_machine_has_so_many_calls_without_a_name_under_way(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_ANONYMOUS", 1)
+    monkeypatch.setattr(http_sessions, "SESSIONS_ANONYMOUS", 1)
     ping, told = modern("ping", {})
     async with place(root) as at:
         stream, _ = await begun(at, "/mcp")
@@ -348,7 +348,7 @@ async def test_a_machine_has_so_many_calls_without_a_name_under_way(
 
 @pytest.mark.real_time
 async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_EACH", 2)
+    monkeypatch.setattr(http_sessions, "SESSIONS_EACH", 2)
     async with place(root) as at:
         first = Session(at)
         await first.open()
@@ -369,7 +369,7 @@ async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, mon
 
 @pytest.mark.real_time
 async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(http_sessions, "SESSIONS_EACH", 1)
     async with place(root) as at:
         session = Session(at)
         await session.open()
@@ -382,10 +382,10 @@ async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.
 
 @pytest.mark.real_time
 async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
-    monkeypatch.setattr(sessions, "MOST_NAMED", 1)
+    monkeypatch.setattr(http_sessions, "SESSIONS_EACH", 1)
+    monkeypatch.setattr(http_sessions, "MOST_NAMED", 1)
     nothing: Any = None
-    at = sessions.HttpSessions(sessions.ConnectionFactory(nothing, nothing, nothing), nothing)
+    at = http_sessions.HttpSessions(http_sessions.ConnectionFactory(nothing, nothing, nothing), nothing)
     one, two = access_rules.Identity(agent="one"), access_rules.Identity(agent="two")
     coming = await at.begin(one, "")
     with pytest.raises(Refusal):
@@ -409,7 +409,9 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
         ended.append(id)
 
     async with System([]) as system:
-        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, ConnectedAgents()), end_session)
+        at = http_sessions.HttpSessions(
+            http_sessions.ConnectionFactory(system, nothing, ConnectedAgents()), end_session
+        )
         system.adopt(Actor(), "session/lives")
         for number, who in enumerate(("over", "lives", "over", "over")):
             visit = await at.begin(access_rules.Identity(session_id=who), "")
@@ -417,7 +419,7 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
             visit.requests = 1
             if number < 3:
                 visit.ended()
-        with trio.move_on_after(sessions.ENDED_SECONDS + 10):
+        with trio.move_on_after(http_sessions.ENDED_SECONDS + 10):
             await at.expire()
     assert ended == ["over 0", "over 2"]
     assert list(at.sessions) == ["lives 1", "over 3"]
@@ -428,13 +430,13 @@ async def test_a_client_whose_processes_have_ended_is_gone_and_no_stall_until_an
     gone = 2**22 + 1
     connected_agents = ConnectedAgents()
     async with System([]) as system:
-        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, connected_agents), nothing)
+        at = http_sessions.HttpSessions(http_sessions.ConnectionFactory(system, nothing, connected_agents), nothing)
 
         async def next_look() -> None:
             with trio.move_on_after(6):
                 await at.expire()
 
-        asked: dict[str, sessions.HttpSession] = {}
+        asked: dict[str, http_sessions.HttpSession] = {}
         for name, pids in {
             "ended": frozenset({gone}),
             "one lives": frozenset({gone, os.getpid()}),

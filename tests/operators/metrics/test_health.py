@@ -12,8 +12,8 @@ from actors import Actor, ChildSpec, Info, Supervisor, System
 from intercom._version import __version__
 from intercom.model.errors import DatabaseError
 from intercom.operators.metrics import GOOD_SECONDS, Health
-from intercom.store.handles import PROBE_SECONDS
-from intercom.store.handles import Store as StoreClient
+from intercom.store.store_and_reader import PROBE_SECONDS
+from intercom.store.store_and_reader import Store as StoreClient
 
 
 class Store(Actor):

@@ -45,8 +45,8 @@ from intercom.operators.slack.slack_messages import OutboxHealth, Redraw, Wake
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
 from intercom.store.database import Database, OpenedDatabase
-from intercom.store.handles import Reader, Store
 from intercom.store.outbox import Content, Row, Urgency
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer import Writer
 from intercom.store.writer_messages import Transact
 from tests.operators.slack.draw.valid import Words

@@ -20,7 +20,7 @@ from intercom.operators.commands.json_forms import plain
 from intercom.operators.slack.settings import SlackSetup
 from intercom.operators.slack.slack_messages import Health
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.operators.slack.live.embedded import setup_for
 from tests.proxy import certificate
 from tests.slack_standin import CHANNEL as IN_SLACK

@@ -23,11 +23,11 @@ from intercom.model.session import SessionMode
 from intercom.model.web import SignInLink
 from intercom.model.web_role import WebRole
 from intercom.operators.card_router import CardRouter
-from intercom.operators.local_channel import utc_now
+from intercom.operators.channel_actor import utc_now
 from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
 from intercom.operators.web.sign_in import SignIns
 from intercom.operators.web.tokens import ApiTokens
-from intercom.store.handles import Reader, Store
+from intercom.store.store_and_reader import Reader, Store
 from intercom.store.writer import Writer
 from tests.operators.answers import check_answer, check_event
 from tests.operators.ctl_server import environ

@@ -39,7 +39,7 @@ from intercom.operators.web.push_sender import (
 from intercom.operators.web.push_subscriptions import Destinations, PushCalls, is_public
 from intercom.operators.web.sign_in import WebRole
 from intercom.store import rows
-from intercom.store.handles import Reader, Store, StoreUnavailable
+from intercom.store.store_and_reader import Reader, Store, StoreUnavailable
 from intercom.store.trust import MOST_BROWSERS_OF_ONE, subscription_id
 from intercom.store.writer import Writer
 from tests.operators.stand_in_service import StandInService, card

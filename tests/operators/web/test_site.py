@@ -41,7 +41,7 @@ from intercom.operators.web.listener import IsNeeded
 from intercom.operators.web.passkeys import Proposals
 from intercom.operators.web.sign_in import IDLE_LIFE, LINK_LIFE, LONGEST_LIFE, SignIns, may_use, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from intercom.web_server import server as web_server
 from intercom.web_server.acceptor import ConnectionProcesses
 from intercom.web_server.server import Connection

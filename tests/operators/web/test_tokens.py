@@ -28,7 +28,7 @@ from intercom.operators.web import api
 from intercom.operators.web.sign_in import may_use
 from intercom.operators.web.site import WebSite
 from intercom.operators.web.tokens import TOKEN_DAYS, bearer_token
-from intercom.store.handles import Store, StoreUnavailable
+from intercom.store.store_and_reader import Store, StoreUnavailable
 from intercom.store.writer_messages import Database
 from intercom.web_server.acceptor import ConnectionProcesses
 from intercom.web_server.server import Connection

@@ -333,7 +333,7 @@ async def page(server: VirtualServer, agent: AgentClient, key: Key, root: Path) 
             return (await service.sessions())[0]
 
     service.gateway = gateway
-    service.children = Spawner()  # type: ignore[assignment]
+    service.agent_processes = Spawner()  # type: ignore[assignment]
     return Page(server, agent, await add_phone(server, key), gateway, started)
 
 

@@ -93,7 +93,7 @@ class SpawningServer:
     operator: Operator
 
     async def start(self, prompt: str = "go", **more: Any) -> Session:
-        return await self.app.service.children.start(
+        return await self.app.service.agent_processes.start(
             prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.home.workspace), **more}
         )
 
@@ -105,7 +105,7 @@ class SpawningServer:
         return found
 
     async def child(self, id: str) -> AgentProcess:
-        return (await self.app.service.children.everyone())[id]
+        return (await self.app.service.agent_processes.everyone())[id]
 
     async def until(self, true: Callable[[], bool | Awaitable[bool]]) -> None:
         """Wait until this is true: the store, and other processes, tell nobody."""

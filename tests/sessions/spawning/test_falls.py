@@ -155,7 +155,7 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
         at.end("0")
         with trio.fail_after(120):
             assert (await home.until_over(id)).exit == Exit(code=0)
-        assert "here I am" in (await home.app.service.children.output(id)).text
+        assert "here I am" in (await home.app.service.agent_processes.output(id)).text
 
 
 async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(at: SpawningHome) -> None:
@@ -202,8 +202,8 @@ async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_no
         await start(home)
         id = await only(home)
         pid = int(await home.until_written("starts"))
-        await home.crash(f"child/{id}")
-        name = home.app.system.named(f"child/{id}")
+        await home.crash(f"agent-process/{id}")
+        name = home.app.system.named(f"agent-process/{id}")
         assert await ask(name, Suspend(), timeout=5, retry=True) == 1
         assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
         assert await ask(name, Continue(), timeout=5) == 1
@@ -249,7 +249,7 @@ async def test_one_that_stands_still_is_ended_without_being_killed(
         await start(home)
         id = await only(home)
         await home.until_written("starts")
-        assert await ask(home.app.system.named(f"child/{id}"), Suspend(), timeout=5) == 1
+        assert await ask(home.app.system.named(f"agent-process/{id}"), Suspend(), timeout=5) == 1
         with trio.fail_after(15):
             await home.app.service.end(id, "kim", "ctl", "enough")
             await home.until_over(id)

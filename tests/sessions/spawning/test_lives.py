@@ -55,7 +55,7 @@ async def test_an_agent_that_does_its_work_ends_its_session_well(at: SpawningHom
         assert (await home.session(session.id)).status is SessionStatus.TERMINATED
         notice = await home.operator.notice("session ended")
         assert "its agent is done; its last output: all done" in notice.text
-        assert (await home.app.service.children.output(session.id)).text == "all done\n"
+        assert (await home.app.service.agent_processes.output(session.id)).text == "all done\n"
 
 
 async def test_a_restored_session_is_active_while_its_agent_runs(at: SpawningHome) -> None:
@@ -92,7 +92,7 @@ async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_reco
         with pytest.raises(IntercomError, match="not found in the server's PATH"):
             await home.start()
         assert await home.app.service.sessions(everything=True) == ()
-        assert await home.app.service.children.everyone() == {}
+        assert await home.app.service.agent_processes.everyone() == {}
 
 
 async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: SpawningHome) -> None:
@@ -200,7 +200,7 @@ async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at:
         assert "it starts again in" in (await home.operator.notice("process ended")).text
         assert "for the 3rd time" in (await home.operator.notice("3rd")).text
         # Their output is one.
-        assert (await home.app.service.children.output(session.id)).text == "try\n" * 3
+        assert (await home.app.service.agent_processes.output(session.id)).text == "try\n" * 3
         assert (await home.session(session.id)).status is SessionStatus.INTERRUPTED
 
 
@@ -217,7 +217,7 @@ async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_i
         steering = home.app.service.steering
         await steering.pause(session.id, "kim", "ctl")
         ahead = timedelta(seconds=90)
-        child = home.app.system.named(f"child/{session.id}")
+        child = home.app.system.named(f"agent-process/{session.id}")
         # What its timer would say now, and what is heard only after that.
         child.tell(RunAgain())
         await ask(child, Suspend(), timeout=20, retry=True)
@@ -285,7 +285,7 @@ async def test_what_it_writes_is_bounded_private_and_read_as_it_comes(at: Spawni
     async with at.serving() as home:
         session = await home.start()
         await home.until_over(session.id)
-        children = home.app.service.children
+        children = home.app.service.agent_processes
         found = await children.output(session.id, lines=2)
         assert (found.text, found.is_going) == ("19998\n19999\n", False)
         assert (await children.output(session.id[:8], Stream.STDERR)).text == "x" * 10 + "\n"

@@ -86,19 +86,19 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Spaw
 async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start(act="one-act")
-        known = server.app.processes.connected[f"child/{session.id}"]
+        known = server.app.processes.connected[f"agent-process/{session.id}"]
         assert len(known) == 2
         assert (await server.start(act="one-act")).id == session.id
-        assert server.app.processes.connected[f"child/{session.id}"] == known
+        assert server.app.processes.connected[f"agent-process/{session.id}"] == known
         await server.crash("spawner")
         # Answered once the new one has brought back all there is.
         await server.start(act="one-act")
-        assert server.app.processes.connected[f"child/{session.id}"] == known
+        assert server.app.processes.connected[f"agent-process/{session.id}"] == known
         server.app.hands_over = True
     async with at.serving() as server:
         came: list[frozenset[int]] = []
         spawning = server.app._spawning()
-        (child,) = (await server.app.service.children.everyone()).values()
+        (child,) = (await server.app.service.agent_processes.everyone()).values()
         later = evolve(spawning, came=lambda _door, _session_id, pids: came.append(pids))
         later.note_first(child)
         later.note_first(evolve(child, monitor=None, process=None))
@@ -109,7 +109,7 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
 async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
-        actor = server.app.system.named(f"child/{session.id}").ref
+        actor = server.app.system.named(f"agent-process/{session.id}").ref
         assert actor is not None
         own = await server.child(session.id)
         gone, living = Process(os.getpid(), 1.0), monitor_client.identify(os.getpid())
@@ -126,7 +126,7 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
     at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n")
     async with at.serving() as server:
         session = await server.start()
-        name = server.app.system.named(f"child/{session.id}")
+        name = server.app.system.named(f"agent-process/{session.id}")
         told: list[object] = []
 
         async def tell_monitor(*given: Any) -> MonitorAnswer:
@@ -210,7 +210,7 @@ async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
     async with virtual_server(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
         id = (await at.arrive(tmp_path / "ws")).session_id
-        outputs = at.app.service.children
+        outputs = at.app.service.agent_processes
         await at.ask("store", Transact(lambda db: agent_processes.insert(db, AgentProcess(id, state, at.now(), "kim"))))
         (outputs.root / id).mkdir(parents=True)
         log = outputs.root / id / segment_name("stdout", 0)
@@ -227,7 +227,7 @@ async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
 
 async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock, tmp_path: Path) -> None:
     async with virtual_server(tmp_path, clock) as at:
-        outputs = at.app.service.children.root
+        outputs = at.app.service.agent_processes.root
         long_ago = at.now() - timedelta(days=at.app.config.retention_days + 1)
 
         def put(db: Database) -> None:
@@ -246,7 +246,7 @@ async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock
             (outputs / id).mkdir(parents=True)
             (outputs / id / "stdout-0.log").write_text("words")
         await at.later(PURGE_SECONDS)
-        while set(await at.app.service.children.everyone()) != {"new"}:
+        while set(await at.app.service.agent_processes.everyone()) != {"new"}:
             await trio.testing.wait_all_tasks_blocked()
         assert not (outputs / "old").exists()
         assert (outputs / "new").exists()

@@ -28,10 +28,10 @@ from intercom.model import clock
 from intercom.model.errors import DatabaseError, InvalidArguments, NotFound
 from intercom.store import postgres as store
 from intercom.store import room_schema, rows
-from intercom.store.handles import StoreUnavailable
 from intercom.store.postgres import CHANNEL, PostgresRooms, Wakes
 from intercom.store.postgres_connection import Server, translated
 from intercom.store.room_database import RoomsDatabase
+from intercom.store.store_and_reader import StoreUnavailable
 from tests.support.figures import Record, tell
 from tests.support.postgres import PASSWORD, PostgresServer, proxy
 

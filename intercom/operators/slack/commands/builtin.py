@@ -13,7 +13,7 @@ from intercom.model.checkpoint import Files
 from intercom.model.errors import Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.commands import command_handlers
-from intercom.operators.slack.commands import command_call as commands_call
+from intercom.operators.slack.commands import command_call
 from intercom.operators.slack.commands.command_call import (
     CommandCall,
     named,
@@ -93,7 +93,7 @@ async def start(call: CommandCall) -> str:
 
 async def pause(call: CommandCall) -> str:
     """Pause an agent."""
-    session = await call.own_session(commands_call.to_pause)
+    session = await call.own_session(command_call.to_pause)
     how = f"{SLASH} session-resume resumes it"
     if session.is_paused:
         raise InvalidState(f"session {short(session)} is paused already; {how}")
@@ -111,7 +111,7 @@ async def resume(call: CommandCall) -> str:
     chosen, instruction = session_and_text(live, call.arguments)
     if chosen is None:
         cards = await call.deps.service.pending()
-        chosen = commands_call.to_resume(live, cards, call.person, has_instruction=instruction is not None)
+        chosen = command_call.to_resume(live, cards, call.person, has_instruction=instruction is not None)
     session = require_control(chosen, call.person)
 
     async def act() -> str:
@@ -124,7 +124,7 @@ async def resume(call: CommandCall) -> str:
 async def clear(call: CommandCall) -> str:
     """End a session. Its pending requests are interrupted, and its agent is told so with its next call."""
     if call.first_word is None:
-        session = await call.own_session(commands_call.to_clear)
+        session = await call.own_session(command_call.to_clear)
     else:
         session = named(await call.deps.service.sessions(everything=True), call.first_word)
         if session.status is SessionStatus.TERMINATED:
@@ -143,7 +143,7 @@ async def steer(call: CommandCall) -> str:
     live = await call.deps.service.sessions()
     chosen, given = session_and_text(live, call.arguments)
     text = _required(call, given, "say what the agent is to be told")
-    session = chosen or commands_call.to_steer(live, call.command.channel, partial(channel_of, call.deps.config))
+    session = chosen or command_call.to_steer(live, call.command.channel, partial(channel_of, call.deps.config))
 
     async def act() -> str:
         card = await command_handlers.steer(call.deps.service, call.caller, text, session.id)
@@ -202,7 +202,7 @@ async def logs(call: CommandCall) -> Drawn | None:
 
 async def _started_here(call: CommandCall) -> Session:
     """Return the named session; default: the session of the agent that was started last."""
-    children = await call.deps.service.children.everyone()
+    children = await call.deps.service.agent_processes.everyone()
     known = await call.deps.service.sessions(everything=True)
     if call.first_word is not None:
         return named(known, call.first_word)
@@ -220,7 +220,7 @@ async def take_checkpoint(call: CommandCall) -> str:
     """Take a checkpoint of a session and the files of its workspace."""
     live = await call.deps.service.sessions()
     chosen, label = session_and_text(live, call.arguments)
-    session = require_control(chosen or commands_call.to_checkpoint(live, call.person), call.person)
+    session = require_control(chosen or command_call.to_checkpoint(live, call.person), call.person)
 
     async def act() -> str:
         taken = await command_handlers.checkpoint(call.deps.service, call.caller, label or "", session.id)
@@ -237,7 +237,7 @@ async def list_checkpoints(call: CommandCall) -> Drawn:
         session = named(await service.sessions(everything=True), call.first_word)
         return answers.checkpoint_list(await service.checkpoints.listed(session.id), call.deps.masker)
     try:
-        session = commands_call.to_checkpoint(await service.sessions(), call.person)
+        session = command_call.to_checkpoint(await service.sessions(), call.person)
         found = await service.checkpoints.listed(session.id)
     except (Ambiguous, NotFound):
         found = ()

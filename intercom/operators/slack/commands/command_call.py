@@ -28,9 +28,9 @@ from intercom.operators.slack.web_api import Api, Json
 from intercom.sessions.chat_outbox import channel_of
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import idempotency, outbox
-from intercom.store.handles import Store
 from intercom.store.idempotency import Begun
 from intercom.store.outbox import Content, RowKind, Urgency
+from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace
 

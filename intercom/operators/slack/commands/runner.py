@@ -12,8 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Actor, Name, Refused, Reply, ask
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound
-from intercom.operators.slack.commands import builtin, permissions, slash_command_table
-from intercom.operators.slack.commands import command_call as commands_call
+from intercom.operators.slack.commands import builtin, command_call, grant_commands, slash_command_table
 from intercom.operators.slack.commands.command_call import CommandCall, CommandDeps, Repeated
 from intercom.operators.slack.commands.slash_command_table import SLASH, Category, Entry, Parameter, Table, either
 from intercom.operators.slack.draw import answers, blocks
@@ -24,8 +23,8 @@ from intercom.operators.slack.slack_messages import CarryOut
 from intercom.operators.slack.web_api import Json, RateLimited, SlackRefused, Unreachable
 from intercom.sessions.lookups import UNANSWERED
 from intercom.store import idempotency
-from intercom.store.handles import STORE_FAULTS, StoreUnavailable
 from intercom.store.idempotency import Unfinished
+from intercom.store.store_and_reader import STORE_FAULTS, StoreUnavailable
 from intercom.workspace.command_runner import Ending, Output, Ran, Started, end_left, run
 
 log = logging.getLogger(__name__)
@@ -242,7 +241,7 @@ async def carry_out(runner: Name, command: Command) -> Json | None:
 
 def build(config_commands: dict[str, str], runs: Runs) -> Table:
     """Return the table of all commands under a configuration."""
-    built_in = (*builtin.ENTRIES, *permissions.ENTRIES, HELP)
+    built_in = (*builtin.ENTRIES, *grant_commands.ENTRIES, HELP)
     return Table((*built_in, *slash_command_table.custom(config_commands, runs.handle, built_in)))
 
 
@@ -399,9 +398,9 @@ async def _close(deps: CommandDeps, left: tuple[Unfinished, ...]) -> None:
         try:
             if each.process is not None and await end_left(Started(*each.process)):
                 log.warning("the command %s had outlived the server that started it, and was ended", each.act_id)
-            told = commands_call.UNKNOWN
+            told = command_call.UNKNOWN
             if "row" in note:
-                told = commands_call.INTERRUPTED
+                told = command_call.INTERRUPTED
                 title = f"{note['name']}: {deps.config.commands.get(note['name'], 'no longer configured')}"
                 draw = partial(answers.output, title, told, Run.STOPPED, deps.masker)
                 drawn = await trio.to_thread.run_sync(draw)

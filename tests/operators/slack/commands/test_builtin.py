@@ -17,8 +17,8 @@ from intercom.model.session import Session, SessionStatus
 from intercom.operators.slack.commands.runner import ACK_SECONDS
 from intercom.operators.slack.web_api import SlackRefused, Unreachable
 from intercom.store import idempotency
-from intercom.store.handles import Store
 from intercom.store.outbox import RowKind
+from intercom.store.store_and_reader import Store
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server, texts
 from tests.operators.stand_in_service import START, StandInService, card, session

@@ -18,7 +18,7 @@ from intercom.model.config import TimeoutSettings
 from intercom.operators.slack.commands import command_call, runner
 from intercom.operators.slack.draw.answers import Run
 from intercom.store import idempotency
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from intercom.store.writer_messages import Database
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import command_server

@@ -134,7 +134,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path: Path, text
 @pytest.mark.real_time
 async def test_logs_stand_in_the_channel_masked_and_long_ones_as_a_file_too(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-new", workspace_root="/ws")) as server:
-        server.service.children.text = "the key is hush-123\n" + "line\n" * 2000
+        server.service.agent_processes.text = "the key is hush-123\n" + "line\n" * 2000
         assert await server.type("session-logs --stream stderr --lines 9") is None
         shown = await server.shown()
         assert "stderr of session s-new" in shown

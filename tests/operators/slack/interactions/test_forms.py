@@ -15,7 +15,7 @@ from intercom.model.errors import DatabaseError
 from intercom.operators.slack.button_actions import NotRecorded, draw_form, draw_notice
 from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from tests.operators.slack import payloads
 from tests.operators.slack.draw.valid import Words, check_view
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT

@@ -17,7 +17,7 @@ from intercom.model.session import SessionMode
 from intercom.operators.slack.button_actions import NotRecorded
 from intercom.operators.slack.interaction_handler import Answered, Decides, to_cards, to_question
 from intercom.operators.slack.web_api import Unreachable
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, MESSAGE
 from tests.operators.slack.server import CARD, OTHER, slack_server

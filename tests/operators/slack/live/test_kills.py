@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.store.handles import Reader
+from intercom.store.store_and_reader import Reader
 from tests.operators.slack.live.server import ServerInSlack, Work, server_in_slack
 from tests.operators.slack.live.truth import look
 from tests.slack_standin import ALICE, BOB, buttons, text_of

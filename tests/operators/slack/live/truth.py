@@ -9,13 +9,13 @@ from attrs import define, field
 
 from intercom.masking import Masker
 from intercom.model.card import Card, CardState
-from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, InstructionWait
 from intercom.operators.slack.outbox_writer import Drawing
 from intercom.sessions import request_kinds
 from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
-from intercom.store.handles import Reader
 from intercom.store.outbox import Row
+from intercom.store.store_and_reader import Reader
 from intercom.store.writer_messages import Database
 from tests.slack_standin import Standin, buttons, text_of
 
@@ -108,5 +108,5 @@ def _words(request: request_kinds.Asked) -> str:
             return request.title
         case ContinuationPrompt():
             return request.prompt_text
-        case Wait():
+        case InstructionWait():
             return request.message

@@ -16,8 +16,8 @@ from intercom.operators.slack.slack_messages import OutboxHealth
 from intercom.operators.slack.web_api import Remedy, remedy
 from intercom.sessions.messages import Posted
 from intercom.store import outbox
-from intercom.store.handles import Store, StoreUnavailable
 from intercom.store.outbox import RowKind, RowState, Urgency
+from intercom.store.store_and_reader import Store, StoreUnavailable
 from tests.operators.slack.fake_slack import FakeSlack, limited, refusing
 from tests.operators.slack.server import sender_server, text
 

@@ -13,8 +13,8 @@ from intercom.model.errors import DatabaseError
 from intercom.model.room import RoomErrorCode, RoomId, RoomRefused
 from intercom.rooms.messages import DIRECTORY, Change, Open, room_name
 from intercom.rooms.transactions import Written
-from intercom.store.handles import StoreUnavailable
 from intercom.store.room_database import RoomsDatabase, RoomStore
+from intercom.store.store_and_reader import StoreUnavailable
 
 R = TypeVar("R")
 
@@ -33,7 +33,7 @@ def unavailable() -> RoomRefused:
 
 
 @frozen
-class RoomAccess:
+class RoomActors:
     """The calls of one server into its rooms. All raise RoomRefused, also if the database does not answer."""
 
     system: System

@@ -21,7 +21,7 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.model.request import PromptType, RiskLevel
 from intercom.model.session import SessionMode
-from intercom.operators.elicitation import (
+from intercom.operators.client_dialogs import (
     BY,
     FASTEST_SECONDS,
     LONGEST,
@@ -39,7 +39,7 @@ from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.tool_table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 from tests.operators.stand_in_service import card
 from tests.sessions.signed.keyed_server import arm
 from tests.support.keys import Key

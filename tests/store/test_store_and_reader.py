@@ -9,7 +9,7 @@ import trio
 
 from actors import Actor, Busy, ChildSpec, Down, NotRunning, System
 from intercom.model.errors import DatabaseError, NotFound
-from intercom.store.handles import PROBE_SECONDS, STORE_FAULTS, Store, StoreUnavailable
+from intercom.store.store_and_reader import PROBE_SECONDS, STORE_FAULTS, Store, StoreUnavailable
 
 
 class Writer(Actor):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.gateway.masked_diff import MASKED, Secrets, diff, masked_value, masked_variable, secret_arguments
+from intercom.gateway.client_file_diff import MASKED, Secrets, diff, masked_value, masked_variable, secret_arguments
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "}", "},"]), max_size=40)
 HEAD = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")

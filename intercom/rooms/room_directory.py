@@ -15,8 +15,8 @@ from intercom.model.room import RoomId, RoomRefused, no_such_room
 from intercom.rooms.messages import PUBLIC_URL, Advance, Looked, LookRound, Open, Watched, Woken, room_name
 from intercom.rooms.room import RoomActor, RoomDeps
 from intercom.store import rooms
-from intercom.store.handles import STORE_FAULTS
 from intercom.store.room_database import Dialect, RoomsDatabase
+from intercom.store.store_and_reader import STORE_FAULTS
 
 log = logging.getLogger("intercom.rooms")
 

@@ -18,7 +18,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.gateway.journal import (
+from intercom.gateway.call_journal import (
     FULL,
     Invocation,
     Journal,

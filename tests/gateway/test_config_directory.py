@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.gateway.directory import FILE_BYTES, Settings, read_settings, signature
+from intercom.gateway.config_directory import FILE_BYTES, Settings, read_settings, signature
 from intercom.gateway.roles import Effect, decide
 
 GITHUB = {

@@ -25,7 +25,7 @@ from intercom.model.session import Session, SessionStatus
 from intercom.sessions.agent_keys import is_anonymous
 from intercom.store import processes as known_processes
 from intercom.store import sessions
-from intercom.store.handles import Store
+from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 
 log = logging.getLogger("intercom.agents")

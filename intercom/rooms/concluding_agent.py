@@ -19,10 +19,10 @@ from intercom.model.rate_limit import RateLimit
 from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_token
 from intercom.model.visible_text import count
 from intercom.rooms import transactions
-from intercom.rooms.access import RoomAccess
 from intercom.rooms.messages import Conclude, FindUnfinished
+from intercom.rooms.room_actors import RoomActors
 from intercom.rooms.transactions import Rules
-from intercom.store.handles import StoreUnavailable
+from intercom.store.store_and_reader import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
 
@@ -48,7 +48,7 @@ StartAgent = Callable[[str, str], Awaitable[object]]
 class Concluder:
     """Starts the agents that conclude rooms. `tell` tells people."""
 
-    access: RoomAccess
+    access: RoomActors
     rules: Callable[[], Rules]
     now: Callable[[], datetime]
     start: StartAgent

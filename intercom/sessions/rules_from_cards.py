@@ -37,8 +37,8 @@ from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.policy_trial import Question, compare, is_command, limits_of
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
-from intercom.store.handles import Reader
 from intercom.store.requests import AnyRequest
+from intercom.store.store_and_reader import Reader
 from intercom.store.writer_messages import Database
 from intercom.workspace import policy_edit, policy_file
 from intercom.workspace.policy import widens

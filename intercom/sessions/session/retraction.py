@@ -40,9 +40,9 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
 from intercom.store.grants import all_made, record_end
-from intercom.store.handles import Reader
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
+from intercom.store.store_and_reader import Reader
 from intercom.store.writer_messages import Database
 
 #: A message or a task; or the request that a decision is about.

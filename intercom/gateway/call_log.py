@@ -22,7 +22,7 @@ import trio
 from attrs import evolve, frozen
 
 from actors import Actor, ChildSpec, Refused
-from intercom.gateway.journal import (
+from intercom.gateway.call_journal import (
     Earlier,
     Invocation,
     Journal,
@@ -38,7 +38,7 @@ from intercom.model.metrics import DownstreamCalled, Measured, unmeasured
 from intercom.model.visible_text import one_line
 from intercom.store import gateway
 from intercom.store.gateway import CallEntry
-from intercom.store.handles import STORE_FAULTS, Store
+from intercom.store.store_and_reader import STORE_FAULTS, Store
 from intercom.store.writer_messages import Database
 
 #: The actor that takes the calls to the store.

@@ -38,7 +38,7 @@ from intercom.sessions.messages import (
 from intercom.sessions.registry import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.session.actor import WITHOUT_RESULT
 from intercom.sessions.session.message_handlers import HANDLERS
-from intercom.sessions.session.taking_back import PEOPLES
+from intercom.sessions.session.retraction import PEOPLES
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from intercom.gateway.assignments import Assignments
+from intercom.gateway.config_directory import ROLES_FILE, Settings, directory_fault, read_settings
 from intercom.gateway.credentials import CredentialStore
-from intercom.gateway.directory import ROLES_FILE, Settings, directory_fault, read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
 from intercom.gateway.json_settings import plain
 from intercom.gateway.roles import ANY, Effect, LintKind, Roles, lint

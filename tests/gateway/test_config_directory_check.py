@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from intercom.gateway.assignments import Assignment, Assignments
-from intercom.gateway.directory_check import examine_directory, lint_findings
+from intercom.gateway.config_directory_check import examine_directory, lint_findings
 from intercom.gateway.roles import Roles
 from intercom.gateway.roles import parse as parse_roles
 from intercom.model.gateway_view import LintFinding, LintLevel

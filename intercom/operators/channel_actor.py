@@ -22,7 +22,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class LocalChannelActor(Actor):
+class ChannelActor(Actor):
     """Knows the open cards of its channel, and publishes each change.
 
     After `subscribe_soon` the router, named `card_router`, tells it cards and notices. If the router restarts, it

@@ -405,7 +405,7 @@ class HttpSessions:
         if session.identity.is_named:
             for other in self._owned.get(session.identity, ()):
                 if other is not session and other.id is not None and not other.requests:
-                    other.agent.deliveries.client_restarted()
+                    other.agent.sent_results.client_restarted()
 
     def forget(self, session: HttpSession, *, for_good: bool = False) -> None:
         """Remove a session that has ended."""

@@ -17,13 +17,13 @@ import trio
 import trio.testing
 
 from actors.testing import inject, no_leaks
-from intercom.gateway import invocations
-from intercom.gateway.invocations import ERROR, RECORDER
-from intercom.gateway.journal import Invocation, Journal, JournalError
+from intercom.gateway import call_log
+from intercom.gateway.call_journal import Invocation, Journal, JournalError
+from intercom.gateway.call_log import ERROR, RECORDER
 from intercom.gateway.messages import InvocationStatus
 from intercom.model.errors import DatabaseError, InvalidArguments
 from intercom.store.database import COMPANIONS, companion
-from intercom.store.handles import Store, StoreUnavailable
+from intercom.store.store_and_reader import Store, StoreUnavailable
 from tests.gateway.recording import calls_counted, done, log_in, new, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +172,7 @@ async def test_calls_in_a_group_are_recorded_in_the_order_of_their_ends(tmp_path
     calls: list[Invocation] = []
     async with system:
         await log.ready()
-        for _ in range(invocations.GROUP * 3 + 7):
+        for _ in range(call_log.GROUP * 3 + 7):
             calls.append(new(log))
             log.begin(calls[-1])
         for call in reversed(calls):
@@ -188,7 +188,7 @@ async def test_calls_in_a_group_are_recorded_in_the_order_of_their_ends(tmp_path
 async def test_a_crash_of_the_recorder_or_the_writer_loses_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(invocations, "COLLECT_SECONDS", 0.0)
+    monkeypatch.setattr(call_log, "COLLECT_SECONDS", 0.0)
     system, log = log_in(tmp_path, full=4_000)
     ids: list[str] = []
     chance = random.Random(seed)
@@ -249,7 +249,7 @@ lost: list[bool] = []
 
 
 async def test_a_group_whose_answer_was_lost_is_recorded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invocations, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(call_log, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(sys.modules[__name__], "lost", [False, False, True, True])
     told: list[str] = []
     system, log = log_in(tmp_path, complain=told.append)
@@ -315,7 +315,7 @@ class Fails(Store):
 async def test_calls_wait_while_too_many_ended_ones_wait_for_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invocations, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(call_log, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(Fails, "broken", False)
     system, log = log_in(tmp_path, waiting=5)
     log._store = Fails(system.named("store"))
@@ -350,7 +350,7 @@ async def test_calls_wait_while_too_many_ended_ones_wait_for_the_store(
 async def test_a_journal_that_cannot_be_opened_refuses_calls_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invocations, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(call_log, "RETRY_SECONDS", 0.01)
     other = Journal(tmp_path / "state" / "gateway-calls.jsonl")
     other.recover()
     told: list[str] = []

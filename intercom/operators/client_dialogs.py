@@ -34,7 +34,7 @@ from intercom.operators.commands.command_request import text_field
 from intercom.operators.router_messages import Channel
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.handles import STORE_FAULTS
+from intercom.store.store_and_reader import STORE_FAULTS
 
 log = logging.getLogger("intercom.agents")
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from intercom.gateway.messages import Offer
-from intercom.gateway.offers import Place, find_prompt, find_resource, find_template, prompts, resources, templates
+from intercom.gateway.resources_and_prompts import (
+    Place,
+    find_prompt,
+    find_resource,
+    find_template,
+    prompts,
+    resources,
+    templates,
+)
 
 
 def of(*addresses: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()) -> Offer:

@@ -4,7 +4,7 @@ A hook is a short process of the client that asks one question. It is answered i
 started it, with the same requests and cards as the agent's own calls. Without a known agent it gets its own session.
 
 The tool is for Claude Code's `--permission-prompt-tool`. The client calls it itself, not its model, so it is not one of
-the nine tools; `[mcp] permission_prompt_tool` enables it.
+the agents' tools; `[mcp] permission_prompt_tool` enables it.
 """
 
 from __future__ import annotations

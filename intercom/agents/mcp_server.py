@@ -143,7 +143,7 @@ def build(
 
 
 def offer(config: Config) -> Offered:
-    """Return the offered tools by name: the nine, and those that the configuration enables."""
+    """Return the offered tools by name: all of the table, and those that the configuration enables."""
     offered = {tool.name: tool for tool in TOOLS}
     if config.mcp.legacy_tool_names:
         offered |= {tool.legacy_name: tool for tool in TOOLS if tool.legacy_name is not None}

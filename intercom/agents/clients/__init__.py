@@ -8,8 +8,9 @@ To add a client, write its module. Then add
 - its built-in tools to `builtin_tools`, if they have names that are not there yet
 - the directory of its configuration to `PROTECTED_NAMES` in `workspace/policy.py`
 - its permanent instructions to the table in `docs/how-to/instruct-agents.md`, if it has any
-- its page in `docs/how-to/clients/`, a link to that in `docs/how-to/connect-an-agent.md`, and its row in
-  `docs/reference/clients.md`. `python -m tests.docs` writes the parts that are made from the record.
+- its page in `docs/how-to/clients/`, a link to that in `docs/how-to/connect-an-agent.md`, its row in
+  `docs/reference/clients.md`, and its name in `README.md`. `python -m tests.docs` then writes the parts that are made
+  from the record.
 
 Everything else (init, doctor, the hooks) reads the record.
 

@@ -6,7 +6,7 @@ new decision also needs:
 - its name and past participle in `model.decision`, and its end in `ENDS` of `model.card`
 - what the agent is told, in `sessions.request_kinds`, or what the session does, where that kind of card is decided
 - its command in `HOW_TO_ANSWER` of `operators.commands.command_table` (and in `ANSWERS`, if `answer` gives it)
-- its key in `KEYS` of `cli.inbox.board`
+- its key in `KEYS` of `cli.inbox.board` and in that of the page, `web/src/model/keys.ts`
 
 A button that does something else than decide needs an `Act` of `envelope_parser`, which `interaction_handler` carries
 out.
@@ -112,7 +112,11 @@ class SessionButton:
 
 @frozen
 class CommandButton:
-    """A button of a pending card that decides nothing: it shows the person what `commands` about the card would do."""
+    """A button of a pending card that decides nothing: it shows the person what `commands` answer.
+
+    These are Slack's commands as they are typed, with `{card}` and `{session}` for the ids of the card and its session.
+    They must change nothing.
+    """
 
     action_id: str
     kind: CardKind
@@ -220,7 +224,7 @@ STOP_SESSION: Final = SessionButton(
 )
 
 #: Shows what a grant, and what a rule of the policy, would let pass.
-PERMIT: Final = CommandButton("approve_permit", _APPROVAL, "🔁", "Permit more…", ("grant", "allow"))
+PERMIT: Final = CommandButton("approve_permit", _APPROVAL, "🔁", "Permit more…", ("grant {card}", "allow {card}"))
 #: All that decide nothing, by `action_id`.
 COMMAND_BUTTONS: Final[Mapping[str, CommandButton]] = {each.action_id: each for each in (PERMIT,)}
 

@@ -135,9 +135,15 @@ class Interactions:
         return None
 
     async def _show_commands(self, click: CommandsShown) -> None:
-        """Show the person what each command would do, as if they had typed it."""
-        for name in click.button.commands:
-            id, text = f"{click.act_id}/{name}", f"{name} {click.card_id}"
+        """Show the person the answer of each command, as if they had typed it."""
+        try:
+            card = await self.deps.service.card(click.card_id)
+        except Exception as fault:
+            self.deps.tell_person(click, turned_by(fault, "the card could not be looked at").why)
+            return
+        for each in click.button.commands:
+            name, text = each.partition(" ")[0], each.format(card=card.id, session=card.session_id)
+            id = f"{click.act_id}/{name}"
             command = Command(id, click.person, click.team, click.channel, SLASH, text, click.response_url)
             answer = await self.run_command(command)
             if answer is not None:

@@ -1,9 +1,10 @@
-"""The table of the nine tools.
+"""The table of the tools that agents call.
 
 To add a tool, write its module, add it here, and give it an icon in `agents.icons`. Then `python -m
 tests.agents.test_snapshot` writes `handshake_and_lists.json`: what the shim answers by itself, and where hooks find the
 names of the tools. If a program that embeds a session should call it, it also gets a method in `embedding`; if a person
-answers it, a kind in `sessions.request_kinds`.
+answers it, a kind in `sessions.request_kinds`. `waits_while_paused` of its arguments says whether a paused session
+answers it.
 """
 
 from __future__ import annotations

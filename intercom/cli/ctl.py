@@ -469,7 +469,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.command == "rooms":
             starts = "start one with 'agent-intercom rooms', or set enabled under [rooms] in a server's configuration"
         else:
-            starts = "start one with 'agent-intercom serve', or start an agent that uses it"
+            starts = "an agent that uses Intercom starts one, and so does 'agent-intercom serve'"
         begun = f"; {MAY_BE_DONE}" if none.may_be_done else ""
         return _complain(options, f"no server answers at {where.ctl_socket}{begun}; {starts}", "ipc", NO_SERVER)
     except Refusal as refusal:

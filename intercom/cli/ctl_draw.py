@@ -242,7 +242,10 @@ def card_lines(card: Card, at: datetime, lines: int | None = None, *, width: int
     facts += [f"session {short(card.session_id)}", card.workspace_root]
     yield safe_text(" · ".join(one_line(fact) for fact in facts), "dim")
     if card.state is not CardState.PENDING:
-        yield safe_text(one_line(_state_text(card)), STATE_STYLE.get(card.state, ""))
+        first, *others = _state_text(card).split("\n")
+        yield safe_text(one_line(first), STATE_STYLE.get(card.state, ""))
+        # Indented, so that no line of a person's text looks like one of the card's own.
+        yield from (safe_text(f"    {one_line(line)}") for line in others if line.strip())
         if card.decided and card.decided.origin and (source := card.decided.origin.describe()):
             yield safe_text(one_line(f"from {source}"), "dim")
         if card.decided and card.decided.signature:

@@ -146,7 +146,10 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         if not_recorded := record_or_explain(where, config_file.database_path(settings, where)):
             report.say(not_recorded)
         if added := sorted(own_files.own_directories()[0] - before):
-            report.say(f"recorded {' and '.join(added)} as yours, in {own_files.directories_file()}")
+            report.say(
+                f"recorded {' and '.join(added)} as yours, in {own_files.directories_file()}: from now on a server"
+            )
+            report.say("         that an agent starts takes your settings there")
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
     if chosen and settings.default_workspace_root is None and version_control_root(workspace) is None:

@@ -165,6 +165,8 @@ class GrantOperations:
 
         limits = limits_of(self.deps.config)
         tried = await try_policy(self.reader, session.workspace_root, scope.policy, limits, counts)
+        if not tried.tried:
+            return "would have let nothing pass until now: this session has asked nothing else of this kind"
         return tried.sentence()
 
     async def _waiting(self, scope: GrantScope, session: Session) -> tuple[str, ...]:
@@ -191,8 +193,15 @@ def still_waiting(found: Iterable[AnyRequest], fits: Callable[[ApprovalRequest, 
 
 
 def card_of_request(db: Database, prefix: str) -> tuple[ApprovalRequest, Session]:
-    """Return the approval request with this id or unique prefix, and its session. Raises NotFound and Ambiguous."""
-    ids = [id for kind, id in requests.with_prefix(db, prefix) if kind is CardKind.APPROVAL]
+    """Return the approval request with this id or unique prefix, and its session. Raises NotFound, Ambiguous, and
+    InvalidState for a request of another kind."""
+    found = requests.with_prefix(db, prefix)
+    ids = [id for kind, id in found if kind is CardKind.APPROVAL]
+    if found and not ids:
+        kind, id = found[0]
+        raise InvalidState(
+            f"{id[:_ID_CHARS]} is a {kind.value}: only a change of files or the use of a tool can be permitted before"
+        )
     request = approvals.get(db, prefix if prefix in ids else only(ids, prefix, "request"))
     session = None if request is None else sessions.get(db, request.session_id)
     assert request is not None and session is not None, "read in one transaction"  # noqa: PT018

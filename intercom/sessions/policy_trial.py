@@ -85,7 +85,7 @@ class Trial:
     def sentence(self) -> str:
         """Describe the result to people."""
         if not self.tried:
-            return "no request was made here before, so there is nothing to try it on"
+            return "would have let nothing pass until now: no other request was made in this workspace"
         some = [_line(title) for title in self.passed[:_NAMED_REQUESTS]]
         more = f"; and {len(self.passed) - _NAMED_REQUESTS} more" if len(self.passed) > _NAMED_REQUESTS else ""
         shown = f": {'; '.join(some)}{more}" if some else ""
@@ -111,7 +111,7 @@ class Comparison:
     def sentence(self) -> str:
         """Describe the result to people."""
         if not self.tried:
-            return "no request was made here before, so there is nothing to try it on"
+            return "would have let nothing pass until now: no other request was made in this workspace"
         some = "; ".join(_line(title) for title in self.newly[:_NAMED_REQUESTS])
         more = f"; and {len(self.newly) - _NAMED_REQUESTS} more" if len(self.newly) > _NAMED_REQUESTS else ""
         shown = f": {some}{more}" if some else ""

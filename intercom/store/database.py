@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -538,8 +538,8 @@ class Health:
     """The result of a check.
 
     `version` is the schema's (0: none yet, None: unreadable) and `latest` the one this program knows. `size` is in
-    bytes. `sessions` counts those not terminated, `requests` those pending. `fault` says what is wrong and what to do,
-    or None.
+    bytes, with what is only in its log yet. `sessions` counts those not terminated, `requests` those pending. `fault`
+    says what is wrong and what to do, or None.
     """
 
     path: Path
@@ -557,6 +557,8 @@ def check(path: str | os.PathLike[str], *, busy_seconds: float = 1.0) -> Health:
     file = Path(path)
     try:
         size = file.stat().st_size
+        with suppress(FileNotFoundError):
+            size += companion(file, "-wal").stat().st_size
     except FileNotFoundError:
         return Health(file, exists=False)
     except OSError as error:

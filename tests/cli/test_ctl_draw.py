@@ -147,6 +147,9 @@ def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
     assert "rejected by ana (slack) at 2026-11-21 12:00:00, delivered: not today" in there
     assert "expires" not in text
     assert "agent-intercom-ctl" not in text
+    longer = Decided("v", "approve", "ana", "ctl", START, "approved with changes:\n- a.txt: not approved\n\n! a remark")
+    (said,) = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=longer))).split("12:00:00")[1:]
+    assert said.startswith(": approved with changes:\n    - a.txt: not approved\n    ! a remark\n")
 
 
 @pytest.mark.parametrize(

@@ -506,7 +506,7 @@ def test_it_says_that_it_recorded_directories_that_are_not_the_default_ones(
     for part in ("config", "state"):
         monkeypatch.setenv(f"XDG_{part.upper()}_HOME", str(own_home / part))
     added = f"{own_home}/config/agent-intercom and {own_home}/state/agent-intercom"
-    said = f"recorded {added} as yours, in {own_home}/.local/state/agent-intercom/own-directories\n"
+    said = f"recorded {added} as yours, in {own_home}/.local/state/agent-intercom/own-directories: from now on"
     for is_told in (True, False):
         assert init_with("--write") == 0
         assert (said in capsys.readouterr().out) is is_told

@@ -29,6 +29,7 @@ from intercom.model.request import FileTouch, Operation, OperationKind, RiskLeve
 from intercom.model.session import SessionMode
 from intercom.sessions.messages import Adopt, AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store.audit_chain import verify
 from tests.sessions import test_checkpoints as checkpoints
@@ -454,6 +455,15 @@ async def test_the_preview_says_what_would_have_passed(server: VirtualServer, ag
         await grant(server, id, session="another")
     with pytest.raises(InvalidArguments, match="cannot be read"):
         await grant(server, id, scope="{}")
+
+
+async def test_what_a_preview_has_nothing_to_try_on_says_so(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose("d.txt")).request_id
+    shown = await server.app.service.grants.preview(id)
+    assert shown.trial == "would have let nothing pass until now: this session has asked nothing else of this kind"
+    wait = (await agent.ask(Standby("idle"))).request_id
+    with pytest.raises(InvalidState, match=f"{wait[:8]} is a standby: only a change of files"):
+        await server.app.service.grants.preview(wait[:12])
 
 
 async def test_one_act_makes_one_grant(server: VirtualServer, agent: AgentClient) -> None:

@@ -176,6 +176,10 @@ async def submit(deps: ActionDeps, act: FormSubmission) -> Json | None:
         complaint = f"at most {LONGEST} characters, please; shorten it, or let the agent read it from a file"
     elif text is None and button.form is not None:
         complaint = button.form.required
+    elif (
+        text is not None and button.form is not None and button.form.prefilled and await _is_unchanged(deps, act, text)
+    ):
+        complaint = "this is the agent's own question: change it into what the agent should do"
     if complaint is not None:
         return {"response_action": "errors", "errors": {act.block: complaint}}
     turned = await give(deps, act.act_id, act.person, act.card_id, button.decision, text, kind=button.kind)
@@ -183,6 +187,15 @@ async def submit(deps: ActionDeps, act: FormSubmission) -> Json | None:
         return None
     title = "Too late" if turned.late else "Nothing was changed"
     return {"response_action": "update", "view": draw_notice(title, turned.why)}
+
+
+async def _is_unchanged(deps: ActionDeps, act: FormSubmission, text: str) -> bool:
+    """Return whether the text is what the form began with. If the card cannot be looked up, deciding it fails too."""
+    try:
+        card = await deps.service.card(act.card_id)
+    except Exception:
+        return False
+    return text == _prefill(card, Masking(deps.mask)).strip()
 
 
 async def give(
@@ -408,6 +421,12 @@ def answer_thread(
     outbox.put(db, key, content, now, channel=channel, urgency=Urgency.ALERT, session_id=session_id, thread=thread)
 
 
+def _prefill(card: Card, masking: Masking) -> str:
+    """Return the text that a prefilled form begins with."""
+    # Slack takes the value literally: escaped, its entities would be visible.
+    return cut(masking(card.body or "", blocks.INPUT), blocks.INPUT, escape=False)
+
+
 def draw_form(form: Form, card: Card, metadata: str, masker: Mask) -> Block:
     """Return the view of a form about this card. `metadata` (at most 3,000 characters) comes back with the
     submission."""
@@ -421,10 +440,9 @@ def draw_form(form: Form, card: Card, metadata: str, masker: Mask) -> Block:
         "placeholder": label(form.placeholder, blocks.PLACEHOLDER),
         "focus_on_load": True,
     }
-    before = masking(card.body or "", blocks.INPUT) if form.prefilled else ""
+    before = _prefill(card, masking) if form.prefilled else ""
     if before.strip():
-        # Slack takes the value literally: escaped, its entities would be visible.
-        field["initial_value"] = cut(before, blocks.INPUT, escape=False)
+        field["initial_value"] = before
     asked = {
         "type": "input",
         "block_id": BLOCK,

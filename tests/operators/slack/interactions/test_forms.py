@@ -218,6 +218,16 @@ async def test_words_that_do_not_do_are_complained_of_in_the_form(tmp_path: Path
         assert len(server.decided) == 1
 
 
+async def test_a_form_that_still_holds_the_agents_own_question_is_complained_of(tmp_path: Path) -> None:
+    question = "Shall I go on with <b> & c?"
+    async with slack_server(tmp_path, card(CARD, CardKind.PROMPT, body=question)) as server:
+        answered = await server.tap(payloads.submitted("refine", CARD, f" {question}\n"))
+        assert "change it into what the agent should do" in json.dumps(answered)
+        assert server.decided == []
+        assert await server.tap(payloads.submitted("refine", CARD, f"{question} Yes.")) is None
+        assert server.decided == [(CARD, "refine", f"{question} Yes.")]
+
+
 async def test_a_form_sent_too_late_says_who_was_first(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD, BERT))

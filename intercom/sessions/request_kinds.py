@@ -233,7 +233,9 @@ def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
     plain = ClearanceAnswer(status, request.id, _reason(request), auto_approved=rule)
     if status == "timeout":
         return evolve(plain, message=NOT_APPROVED)
-    if request.decided is None or is_automatic(request):
+    if request.decided is None:
+        return plain
+    if is_automatic(request):
         return evolve(plain, message=AUTO_APPROVED) if status == "approved" else plain
     text, details = request.decided.text, request.told
     if status == "rejected":

@@ -109,7 +109,7 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
     async with server.restarting():
         assert await _told(connection, agent, "second") == []
     # The first result is lost after all.
-    connection.deliveries.abandon("first")
+    connection.sent_results.abandon("first")
     assert await _told(connection, agent, "third") == ["no"]
 
 

@@ -403,7 +403,7 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
     )
     told.delivery = Delivery(call, (), (instruction.id,))
     door.close_call(told)
-    door.deliveries.written(call)
+    door.sent_results.written(call)
     door.closed()
     server.gone("a", for_good=True)
     await server.later(0)

@@ -94,6 +94,9 @@ def may_change(card: Card) -> bool:
     if card.state is CardState.DELIVERED:
         # An approval will still be applied or expire; other answers end with their delivery.
         return card.kind is CardKind.APPROVAL
+    if card.state is CardState.REJECTED and card.kind is CardKind.APPROVAL:
+        # Its agent will still hear of it.
+        return not card.delivered
     return card.state not in _FINAL
 
 

@@ -75,6 +75,28 @@ async def test_a_card_whose_decision_was_taken_back_has_its_buttons_again(tmp_pa
 
 
 @pytest.mark.real_time
+async def test_a_rejection_that_reached_its_agent_while_nobody_looked_is_drawn_later(tmp_path: Path) -> None:
+    waits = card("r-1")
+    async with outbox_writer_server(tmp_path, S1, waits) as server:
+
+        async def shows(part: str) -> bool:
+            return part in str((await server.row("card/r-1")).content)
+
+        server.tell(waits)
+        assert await shows("*Pending*")
+        by = Decided("v-1", "reject", "kim", "ctl", START, None)
+        rejected = attrs.evolve(waits, state=CardState.REJECTED, decided=by)
+        server.service.cards["r-1"] = rejected
+        server.tell(rejected)
+        await server.wait_for(partial(shows, "*Rejected*"))
+        # As after a crash between the record of the delivery and the card that says so.
+        server.service.cards["r-1"] = attrs.evolve(rejected, delivered=True)
+        server.tell(Look())
+        await server.wait_for(partial(shows, "*Delivered*"))
+        assert not (await server.row("card/r-1")).open
+
+
+@pytest.mark.real_time
 async def test_it_looks_again_and_again_whatever_becomes_of_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

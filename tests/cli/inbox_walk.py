@@ -332,6 +332,8 @@ def inbox(environ: dict[str, str], columns: int, *, is_coloured: bool, waiting: 
     more = {} if is_coloured else {"NO_COLOR": "1"}
     with tempfile.TemporaryDirectory() as directory, _screen(directory, environ | more, columns) as screen:
         screen.until(f"{waiting} waiting")
+        # Its first frame takes no keys.
+        screen.until("? help")
         yield screen
 
 
@@ -345,6 +347,8 @@ def walk(server: CtlServer, columns: int, into: Path | None, *, is_coloured: boo
     with inbox(server.environ, columns, is_coloured=is_coloured, waiting=len(CASES)) as screen:
         walked = Walk(screen, server.service, into, name)
         walked.picture("list", screen.until())
+        # Nothing is selected before a person does so.
+        screen.press("Down")
         screen.press("Enter")
         cut = {case.card.id: "" for case in CASES}
         for case in CASES:

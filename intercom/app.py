@@ -190,9 +190,11 @@ class App:
             signatures=self.signatures,
         )
         slack_status = None if self._slack is None else self._slack.status
-        children = AgentProcesses(self.system, self.session_deps, self.reader, Path(self.places.state_dir) / "sessions")
+        agent_processes = AgentProcesses(
+            self.system, self.session_deps, self.reader, Path(self.places.state_dir) / "sessions"
+        )
         self.service = OperatorService(
-            self.system, self.session_deps, self.reader, self.policy_registry, children, slack_status
+            self.system, self.session_deps, self.reader, self.policy_registry, agent_processes, slack_status
         )
         if self._slack is not None:
             self.service.chat_people = tuple(sorted(self._slack.setup.authorized))
@@ -249,7 +251,7 @@ class App:
             # Admits agents, and restores the sessions of an earlier server run.
             ChildSpec("registry", self._registry),
             # Agent processes that people start, and the actor that starts and finds them.
-            ChildSpec("children", _group, shutdown=None),
+            ChildSpec("agent-processes", _group, shutdown=None),
             ChildSpec("spawner", partial(Spawner, spawning)),
             # Takes and restores checkpoints, and continues what a crash interrupted.
             ChildSpec("checkpoints", self._checkpoints),
@@ -539,7 +541,7 @@ class App:
             session_deps=self.session_deps,
             root=self.service.agent_processes.root,
             environ=self.environ,
-            children=self.system.named("children"),
+            supervisor=self.system.named("agent-processes"),
             registry=self.system.named("registry"),
             default_mode=self._mode,
             came=self.processes.started,

@@ -341,8 +341,8 @@ def _waiting(counts: Counts, policies: int, tools: int, at: datetime) -> Iterato
 def _standing(counts: Counts) -> Iterator[Metric]:
     queued = {(kind.value,): float(found.count) for kind, found in counts.queued.items()}
     yield _labelled("queued", "Messages and tasks that were not delivered yet.", ("kind",), queued.items())
-    children = {(state.value,): float(number) for state, number in counts.agents.items()}
-    yield _labelled("children", "Agents that people started, by state.", ("state",), children.items())
+    agents = {(state.value,): float(number) for state, number in counts.agents.items()}
+    yield _labelled("children", "Agents that people started, by state.", ("state",), agents.items())
     sessions = {(status.value,): float(number) for status, number in counts.sessions.items()}
     yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
 

@@ -36,7 +36,7 @@ _PREFIX = "room-"
 class RoomCards:
     """The cards of one server's rooms. `show` tells every channel of a card."""
 
-    access: RoomActors
+    room_actors: RoomActors
     now: Callable[[], datetime]
     show: Callable[[Card], object]
     #: The shown cards by the room's id, and the closed ones by their own.
@@ -52,7 +52,7 @@ class RoomCards:
                 room for room in rooms.paused_by(db, LOOP_GUARD) if rooms.setting(db, _setting(card_id(room))) is None
             )
 
-        self._open = {room.id: card_of(room) for room in await self.access.read(read)}
+        self._open = {room.id: card_of(room) for room in await self.room_actors.read(read)}
         return tuple(self._open.values())
 
     async def find(self, prefix: str) -> Card | None:
@@ -101,10 +101,10 @@ class RoomCards:
         if verdict.decision is Decision.RESUME:
             act = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{card.id}/{verdict.id}"))
             work = partial(transactions.resume, room_id=room_id, author=person(verdict.by), now=now, act=act)
-            await self.access.change(room_id, work)
+            await self.room_actors.change(room_id, work)
         else:
             said = f"{verdict.by} ({verdict.channel})"
-            await self.access.transact(room_id, partial(rooms.set_setting, name=_setting(card.id), value=said))
+            await self.room_actors.transact(room_id, partial(rooms.set_setting, name=_setting(card.id), value=said))
         return self._end(room_id, evolve(card, state=CardState(state.value), decided=decided))
 
     def _end(self, room_id: RoomId, card: Card) -> Card:

@@ -48,7 +48,7 @@ StartAgent = Callable[[str, str], Awaitable[object]]
 class Concluder:
     """Starts the agents that conclude rooms. `tell` tells people."""
 
-    access: RoomActors
+    room_actors: RoomActors
     rules: Callable[[], Rules]
     now: Callable[[], datetime]
     start: StartAgent
@@ -64,19 +64,19 @@ class Concluder:
         """
         try:
             work = partial(transactions.claim_conclusion, room_id=room.id, act=str(uuid.uuid4()), now=self.now())
-            claim = await self.access.transact(room.id, work)
+            claim = await self.room_actors.transact(room.id, work)
             if claim.act is None:
                 return claim.wait
             try:
                 await self._start(room, claim.act)
             except (IntercomError, StoreUnavailable):
-                await self.access.transact(
+                await self.room_actors.transact(
                     room.id, partial(transactions.release_conclusion, room_id=room.id, act=claim.act)
                 )
                 raise
             with suppress(RoomRefused):
                 # If this cannot be written, the start is repeated later, and finds the agent that it has started.
-                await self.access.transact(
+                await self.room_actors.transact(
                     room.id, partial(transactions.conclusion_started, room_id=room.id, act=claim.act)
                 )
         except (IntercomError, StoreUnavailable) as refused:
@@ -88,7 +88,7 @@ class Concluder:
     async def unfinished(self) -> tuple[Room, ...] | None:
         """Return the rooms for which a start was begun and has not ended; None if the database does not answer."""
         try:
-            return await self.access.read(transactions.conclusions_starting)
+            return await self.room_actors.read(transactions.conclusions_starting)
         except RoomRefused:
             return None
 
@@ -110,7 +110,7 @@ class Concluder:
             now=self.now(),
             role=TeamRole.CONCLUDER,
         )
-        joined = await self.access.change(room.id, work)
+        joined = await self.room_actors.change(room.id, work)
         await self.start(_TASK.format(id=room.id, token=joined.token), f"rooms/conclude/{room.id}/{act}")
 
 

@@ -60,7 +60,7 @@ class EvidenceLinks:
     """Finds what texts may link, and reads what is linked. `source` is None on a server without a gateway: then nothing
     is linked there."""
 
-    access: RoomActors
+    room_actors: RoomActors
     source: EvidenceSource | None = None
 
     async def of_caller(self, room_id: RoomId, text: str, caller: RoomCaller) -> Records:
@@ -99,7 +99,7 @@ class EvidenceLinks:
         ids = ids_in(text)
         if not ids:
             return (), ()
-        known = await self.access.read(partial(rooms.linked_among, room_id=room_id, ids=ids))
+        known = await self.room_actors.read(partial(rooms.linked_among, room_id=room_id, ids=ids))
         return tuple(id for id in ids if id in known), tuple(id for id in ids if id not in known)
 
     async def read(self, room_id: RoomId, id: str) -> LinkedEvidence:
@@ -107,7 +107,7 @@ class EvidenceLinks:
         exists. `evidence:` may precede the id."""
         id = id.removeprefix(_PREFIX)
         read = partial(rooms.linked_evidence, room_id=room_id, id=id)
-        found = await self.access.read(read) if _ID.fullmatch(id) else None
+        found = await self.room_actors.read(read) if _ID.fullmatch(id) else None
         if found is None:
             raise RoomRefused(
                 RoomErrorCode.NOT_FOUND,

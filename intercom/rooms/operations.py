@@ -50,7 +50,7 @@ class RoomPeople:
     gets the stored one. `links` finds the evidence that people's texts link. With `has_secret`, agents show one.
     """
 
-    access: RoomActors
+    room_actors: RoomActors
     now: Callable[[], datetime]
     rules: Callable[[], Rules]
     thresholds: Callable[[], Thresholds]
@@ -64,10 +64,10 @@ class RoomPeople:
 
     async def list(self, *, everything: bool = False, limit: int = 50) -> Sequence[Room]:
         status = None if everything else RoomStatus.ACTIVE
-        return await self.access.read(partial(rooms.list_rooms, status=status, limit=limit))
+        return await self.room_actors.read(partial(rooms.list_rooms, status=status, limit=limit))
 
     async def show(self, id: str) -> RoomView:
-        found = await self.access.ask(await self._id(id), ReadRoster())
+        found = await self.room_actors.ask(await self._id(id), ReadRoster())
 
         def read(db: RoomsDatabase) -> tuple[DocumentVersion | None, tuple[Message, ...]]:
             pinned = [
@@ -75,7 +75,7 @@ class RoomPeople:
             ]
             return rooms.document(db, found.room.id), tuple(filter(None, pinned))
 
-        document, pinned = await self.access.read(read)
+        document, pinned = await self.room_actors.read(read)
         return RoomView(found.room, self._teams(found), "" if document is None else document.content or "", pinned)
 
     def _teams(self, found: Roster) -> tuple[TeamView, ...]:
@@ -104,15 +104,15 @@ class RoomPeople:
             end = found[-1].sequence if found else (start or 0)
             return RoomTail(room, found, room.is_closed and end >= room.last_sequence)
 
-        return await self.access.read(read)
+        return await self.room_actors.read(read)
 
     async def news(self, id: str, after: int, known: Room | None, seconds: float) -> RoomNews:
         room_id, ticket = await self._id(id) if known is None else known.id, uuid.uuid4().hex
         asked = Watch(after, known, seconds, ticket)
         try:
-            found = await self.access.ask(room_id, asked, timeout=seconds + ANSWER_SECONDS)
+            found = await self.room_actors.ask(room_id, asked, timeout=seconds + ANSWER_SECONDS)
         except trio.Cancelled:
-            self.access.system.named(room_name(room_id)).tell(Withdraw(ticket))
+            self.room_actors.system.named(room_name(room_id)).tell(Withdraw(ticket))
             raise
         return RoomNews(found.room, self._teams(found), found.messages)
 
@@ -123,7 +123,7 @@ class RoomPeople:
             found = rooms.document(db, room_id, version)
             return found, rooms.document(db, room_id, found.version - 1) if diff and found and found.version else None
 
-        found, earlier = await self.access.read(read)
+        found, earlier = await self.room_actors.read(read)
         if found is None:
             raise NotFound(f"the document has no version {version}: see rooms versions")
         if not diff:
@@ -134,7 +134,7 @@ class RoomPeople:
         return DocumentView(found, made)
 
     async def versions(self, id: str, limit: int = 50) -> Sequence[DocumentVersion]:
-        return await self.access.read(partial(rooms.document_history, room_id=await self._id(id), limit=limit))
+        return await self.room_actors.read(partial(rooms.document_history, room_id=await self._id(id), limit=limit))
 
     async def instructions(self) -> str:
         url = (await self.address()).url
@@ -143,10 +143,10 @@ class RoomPeople:
         return instructions.agents_md(url, secret=self.has_secret)
 
     async def search(self, words: str, limit: int = 50) -> Sequence[Found]:
-        return await self.access.read(partial(rooms.search, words=words, limit=limit))
+        return await self.room_actors.read(partial(rooms.search, words=words, limit=limit))
 
     async def export(self, id: str, format: str) -> str | JsonObject:
-        made = await exported(self.access, await self._id(id), format, self.now())
+        made = await exported(self.room_actors, await self._id(id), format, self.now())
         text = "".join([part async for part in made.parts])
         if made.media_type != export.BUNDLE.media_type:
             return text
@@ -155,7 +155,7 @@ class RoomPeople:
 
     async def _id(self, prefix: str) -> RoomId:
         """Return the whole id of the only room whose id begins with `prefix`."""
-        found = await self.access.read(partial(rooms.with_prefix, prefix=prefix, limit=10))
+        found = await self.room_actors.read(partial(rooms.with_prefix, prefix=prefix, limit=10))
         if prefix in found:
             return RoomId(prefix)
         if not found:
@@ -172,13 +172,13 @@ class RoomPeople:
         # No team has this id: people conclude and reopen the room, or any team if the settings allow that.
         room = Room(id, title, description, TeamId(act), created_at=now, updated_at=now)
         work = partial(transactions.open_by_person, room=room, author=person(by), now=now, act=act)
-        return (await self.access.transact(id, work)).answer
+        return (await self.room_actors.transact(id, work)).answer
 
     async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message:
         room_id = await self._id(id)
         evidence = await self.links.of_person(room_id, text)
         post = transactions.Post(act_id(act), person(by), text, evidence=evidence)
-        return await self.access.ask(room_id, AddPost(None, post))
+        return await self.room_actors.ask(room_id, AddPost(None, post))
 
     async def pin(self, id: str, message: int, by: str, act: str | None = None, *, remove: bool = False) -> Room:
         return await self._change(id, transactions.pin, by, act, number=message, remove=remove)
@@ -204,8 +204,8 @@ class RoomPeople:
             act=act_id(act),
             evidence=await self.links.of_person(room_id, summary),
         )
-        await self.access.change(room_id, work)
-        return (await self.access.ask(room_id, ReadRoster(or_known=True))).room
+        await self.room_actors.change(room_id, work)
+        return (await self.room_actors.ask(room_id, ReadRoster(or_known=True))).room
 
     async def token(self, id: str, by: str, act: str | None = None) -> RoomToken:
         room_id = await self._id(id)
@@ -219,8 +219,8 @@ class RoomPeople:
             now=self.now(),
             role=TeamRole.OPERATOR,
         )
-        joined = await self.access.change(room_id, work)
-        room = (await self.access.ask(room_id, ReadRoster(or_known=True))).room
+        joined = await self.room_actors.change(room_id, work)
+        room = (await self.room_actors.ask(room_id, ReadRoster(or_known=True))).room
         return RoomToken(room.id, room.title, joined.team.team_id, joined.token)
 
     async def _change(
@@ -228,7 +228,7 @@ class RoomPeople:
     ) -> Room:
         room_id = await self._id(id)
         work = partial(change, room_id=room_id, author=person(by), now=self.now(), act=act_id(act), **more)
-        return await self.access.change(room_id, work)
+        return await self.room_actors.change(room_id, work)
 
     # --- the cards of paused rooms ------------------------------------------------------------------------------------
 
@@ -244,14 +244,14 @@ class RoomPeople:
     # --- the public address ------------------------------------------------------------------------------------------
 
     async def address(self) -> RoomAddress:
-        stored = await self.access.read(partial(rooms.setting, name=PUBLIC_URL))
+        stored = await self.room_actors.read(partial(rooms.setting, name=PUBLIC_URL))
         self.url_read(stored)
         return RoomAddress(stored or self.default_url(), stored is not None)
 
     async def set_address(self, url: str | None, by: str) -> RoomAddress:
         if url is not None:
             url = base_url(url)
-        await self.access.transact(RoomId(""), partial(rooms.set_setting, name=PUBLIC_URL, value=url))
+        await self.room_actors.transact(RoomId(""), partial(rooms.set_setting, name=PUBLIC_URL, value=url))
         return await self.address()
 
 
@@ -264,7 +264,7 @@ def base_url(text: str) -> str:
     return url
 
 
-async def exported(access: RoomActors, room_id: RoomId, format: str, now: datetime) -> Export:
+async def exported(room_actors: RoomActors, room_id: RoomId, format: str, now: datetime) -> Export:
     """Return a whole room as it is now, as `markdown` or as the `json` bundle. Messages are never changed, so reading
     them page by page shows one moment; only their acks may be later. So are links to evidence."""
     if format not in _FORMS:
@@ -278,26 +278,26 @@ async def exported(access: RoomActors, room_id: RoomId, format: str, now: dateti
         begin = form.begin(room, rooms.document(db, room_id), rooms.members(db, room_id), now)
         return begin, room.last_sequence, rooms.linked_ids(db, room_id)
 
-    found = await access.read(read)
+    found = await room_actors.read(read)
     if found is None:
         raise NotFound(f"no room has the id {room_id}")
-    return Export(form.media_type, _parts(access, room_id, form, *found))
+    return Export(form.media_type, _parts(room_actors, room_id, form, *found))
 
 
 async def _parts(
-    access: RoomActors, room_id: RoomId, form: export.Form, begin: str, end: int, evidence: Sequence[str]
+    room_actors: RoomActors, room_id: RoomId, form: export.Form, begin: str, end: int, evidence: Sequence[str]
 ) -> AsyncGenerator[str, None]:
     yield begin
     last = 0
     while last < end:
         limit = min(_PAGE, end - last)
-        page = await access.read(partial(rooms.after, room_id=room_id, sequence=last, limit=limit))
+        page = await room_actors.read(partial(rooms.after, room_id=room_id, sequence=last, limit=limit))
         yield form.page(page, last == 0)
         last = page[-1].sequence
     yield form.between
     # One by one: a record may be large.
     for place, id in enumerate(evidence):
-        linked = await access.read(partial(rooms.linked_evidence, room_id=room_id, id=id))
+        linked = await room_actors.read(partial(rooms.linked_evidence, room_id=room_id, id=id))
         assert linked is not None, "links are never deleted"
         yield form.evidence(linked, place == 0)
     yield form.end

@@ -149,7 +149,7 @@ class RoomService:
     start_agent: StartAgent | None = None
     evidence: EvidenceSource | None = None
     has_secret: bool = False
-    access: RoomActors = field(init=False)
+    room_actors: RoomActors = field(init=False)
     people: operations.RoomPeople = field(init=False)
     cards: RoomCards = field(init=False)
     links: EvidenceLinks = field(init=False)
@@ -157,11 +157,11 @@ class RoomService:
     _limits: RateLimit = field(factory=RateLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.access = RoomActors(self.system, self.store)
-        self.cards = RoomCards(self.access, self.now, self.show)
-        self.links = EvidenceLinks(self.access, self.evidence)
+        self.room_actors = RoomActors(self.system, self.store)
+        self.cards = RoomCards(self.room_actors, self.now, self.show)
+        self.links = EvidenceLinks(self.room_actors, self.evidence)
         self.people = operations.RoomPeople(
-            self.access,
+            self.room_actors,
             self.now,
             self.rules,
             self.thresholds,
@@ -195,7 +195,7 @@ class RoomService:
     def _concluder(self) -> tuple[ChildSpec, ...]:
         if self.start_agent is None:
             return ()
-        concluder = Concluder(self.access, self.rules, self.now, self.start_agent, self.tell)
+        concluder = Concluder(self.room_actors, self.rules, self.now, self.start_agent, self.tell)
         return (ChildSpec(CONCLUDER, partial(ConcluderActor, concluder)),)
 
     def _have_concluded(self, room: Room) -> None:
@@ -268,19 +268,19 @@ class RoomService:
         name = roster.team_name(asked.creator_team_name)
         convener = Team(room.id, team_of(token), name, token_hash(token), now, now)
         work = partial(transactions.open_room, room=room, convener=convener, rules=self.rules(), now=now)
-        await self.access.transact(room.id, work)
+        await self.room_actors.transact(room.id, work)
         return SessionCreated(room.id, token, 0, room.title, room.description, name)
 
     async def list(self, asked: ListSessions, caller: RoomCaller) -> SessionList:
         read = partial(rooms.list_rooms, status=asked.status, limit=asked.limit + 1, before=_page_of(asked.before))
-        found = await self.access.read(read)
+        found = await self.room_actors.read(read)
         page, has_more = found[: asked.limit], len(found) > asked.limit
         following = f"{page[-1].created_at.isoformat()}/{page[-1].id}" if has_more else None
         listed = tuple([_listed(room) for room in page])
         return SessionList(listed, following, has_more, PEER_NOTICE if listed else None)
 
     async def search(self, asked: SearchSessions, caller: RoomCaller) -> SearchResult:
-        found = await self.access.read(partial(rooms.search, words=asked.query, limit=asked.limit))
+        found = await self.room_actors.read(partial(rooms.search, words=asked.query, limit=asked.limit))
         return SearchResult(
             tuple(
                 FoundPlace(
@@ -298,7 +298,7 @@ class RoomService:
 
     async def export(self, asked: ExportSession, caller: RoomCaller) -> Export:
         room_id, _ = await self._team(asked.session_id, caller)
-        return await operations.exported(self.access, room_id, asked.format.value, self.now())
+        return await operations.exported(self.room_actors, room_id, asked.format.value, self.now())
 
     async def room(self, asked: GetSession, caller: RoomCaller) -> SessionInfo:
         room_id, team = await self._team(asked.session_id, caller)
@@ -309,7 +309,7 @@ class RoomService:
                 raise no_such_room(room_id)
             return room, rooms.members(db, room_id)
 
-        room, teams = await self.access.read(read)
+        room, teams = await self.room_actors.read(read)
         names = {each.team_id: each.team_name for each in teams}
         return SessionInfo(
             session_id=room.id,
@@ -369,8 +369,8 @@ class RoomService:
             now=self.now(),
             replay_from=asked.replay_from,
         )
-        joined = await self.access.change(room_id, work)
-        found = await self.access.ask(room_id, ReadRoster(or_known=True))
+        joined = await self.room_actors.change(room_id, work)
+        found = await self.room_actors.ask(room_id, ReadRoster(or_known=True))
         return Joined(
             session_id=room_id,
             team_id=joined.token,
@@ -387,7 +387,7 @@ class RoomService:
         )
 
     async def _check_passcode(self, room_id: RoomId, passcode: str | None, caller: RoomCaller) -> None:
-        room = await self.access.read(partial(rooms.get, id=room_id))
+        room = await self.room_actors.read(partial(rooms.get, id=room_id))
         if room is None:
             raise no_such_room(room_id)
         if room.passcode_hash is None:
@@ -412,16 +412,16 @@ class RoomService:
         work = partial(
             transactions.leave, room_id=room_id, author=team_author(team), rules=self.rules(), now=now, act=_act(caller)
         )
-        left = await self.access.change(room_id, work)
+        left = await self.room_actors.change(room_id, work)
         # The room's actor reads the roster: the feed does not name each team that leaves.
-        room = (await self.access.ask(room_id, ReadRoster(or_known=True))).room
+        room = (await self.room_actors.ask(room_id, ReadRoster(or_known=True))).room
         if asked.conclude:
             self._have_concluded(room)
         return Left(room_id, left.team_name, left.left_at or now)
 
     async def _check_concluder(self, room_id: RoomId, team: Team) -> None:
         """Raise RoomRefused unless this team may have the server's agent conclude the room."""
-        room = (await self.access.ask(room_id, ReadRoster())).room
+        room = (await self.room_actors.ask(room_id, ReadRoster())).room
         if self.start_agent is None or not room.has_concluder:
             why = "the session was created without an agent that concludes it: call conclude_session yourself"
             raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
@@ -430,7 +430,7 @@ class RoomService:
             raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
         # A convener that has left asks again after a lost answer.
         started = partial(transactions.is_conclusion_started, room_id=room_id)
-        if team.left_at is None and await self.access.read(started):
+        if team.left_at is None and await self.room_actors.read(started):
             why = (
                 "the server has started its agent to conclude the session already, and starts no other until the"
                 " session is reopened: leave without conclude, or call conclude_session yourself"
@@ -439,7 +439,7 @@ class RoomService:
 
     async def participants(self, asked: ListParticipants, caller: RoomCaller) -> Participants:
         room_id, team = await self._team(asked.session_id, caller)
-        return Participants(self._participants(await self.access.ask(room_id, ReadRoster()), team))
+        return Participants(self._participants(await self.room_actors.ask(room_id, ReadRoster()), team))
 
     def _participants(self, found: Roster, you: Team) -> tuple[Participant, ...]:
         now, thresholds = self.now(), self.thresholds()
@@ -469,9 +469,9 @@ class RoomService:
         ticket = uuid.uuid4().hex
         message = Wait(token, asked.since_cursor, seconds, ticket)
         try:
-            page = await self.access.ask(room_id, message, timeout=seconds + ANSWER_SECONDS)
+            page = await self.room_actors.ask(room_id, message, timeout=seconds + ANSWER_SECONDS)
         except trio.Cancelled:
-            self.access.system.named(room_name(room_id)).tell(Withdraw(ticket))
+            self.room_actors.system.named(room_name(room_id)).tell(Withdraw(ticket))
             raise
         team_id = team_of(token)
         limit = self.settings.idle_polls
@@ -491,7 +491,7 @@ class RoomService:
         )
 
     async def _tell_idle(self, room_id: RoomId, token: str) -> None:
-        found = await self.access.ask(room_id, ReadRoster(or_known=True))
+        found = await self.room_actors.ask(room_id, ReadRoster(or_known=True))
         for team in found.teams:
             if team.team_id == team_of(token):
                 how = f"agent-intercom-ctl rooms show {room_id[:8]}"
@@ -503,7 +503,7 @@ class RoomService:
         evidence = await self.links.of_caller(room_id, asked.text, caller)
         # The room puts in the author, whom it knows by the token.
         post = transactions.Post(_act(caller), transactions.person(""), asked.text, asked.key, evidence)
-        message = await self.access.ask(room_id, AddPost(_token(asked, caller), post))
+        message = await self.room_actors.ask(room_id, AddPost(_token(asked, caller), post))
         links = await self.links.told(room_id, asked.text)
         return Posted(message.id, message.sequence, message.posted_at, *links)
 
@@ -511,7 +511,7 @@ class RoomService:
         token = _token(asked, caller)
         room_id, team = await self._team(asked.session_id, caller)
         read = partial(rooms.before, room_id=room_id, sequence=asked.before_cursor, limit=asked.limit + 1)
-        found = await self.access.read(read)
+        found = await self.room_actors.read(read)
         page = found[-asked.limit :]
         page = page[len(page) - fitting(reversed(page)) :]
         has_more = len(page) < len(found)
@@ -525,7 +525,7 @@ class RoomService:
     async def ack(self, asked: Acknowledge, caller: RoomCaller) -> Acknowledged:
         room_id, team = await self._team(asked.session_id, caller)
         work = partial(transactions.ack, room_id=room_id, author=team_author(team), cursor=asked.cursor, now=self.now())
-        message = await self.access.change(room_id, work)
+        message = await self.room_actors.change(room_id, work)
         return Acknowledged(message.id, message.sequence, len(message.acks))
 
     # --- the document ------------------------------------------------------------------------------------------------
@@ -552,7 +552,7 @@ class RoomService:
                 notice=PEER_NOTICE if found.content else None,
             )
 
-        return await self.access.read(read)
+        return await self.room_actors.read(read)
 
     async def update(self, asked: UpdateSessionDoc, caller: RoomCaller) -> DocWritten:
         work = partial(
@@ -594,23 +594,23 @@ class RoomService:
     ) -> Any:
         """Run a change as this team."""
         author = team_author(team)
-        return await self.access.change(
+        return await self.room_actors.change(
             room_id, partial(work, room_id=room_id, author=author, now=self.now(), act=_act(caller))
         )
 
     async def _team(self, session_id: str, caller: RoomCaller) -> tuple[RoomId, Team]:
         """Return the room and the caller's team in it."""
         room_id = RoomId(session_id)
-        return room_id, await self.access.ask(room_id, Identify(caller.token or ""))
+        return room_id, await self.room_actors.ask(room_id, Identify(caller.token or ""))
 
     async def _member(self, room_id: RoomId, token: str, *, has_left: bool = False) -> Team:
         """Return the team of a token; with `has_left`, also one that has left."""
         try:
-            return await self.access.ask(room_id, Identify(token))
+            return await self.room_actors.ask(room_id, Identify(token))
         except RoomRefused as refused:
             if not has_left or refused.room_code is not RoomErrorCode.UNAUTHORIZED:
                 raise
-        team = await self.access.read(partial(rooms.team, room_id=room_id, team_id=team_of(token)))
+        team = await self.room_actors.read(partial(rooms.team, room_id=room_id, team_id=team_of(token)))
         if team is None or team.token_hash != token_hash(token):
             raise not_a_member()
         return team

@@ -300,9 +300,9 @@ def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | Non
             continue
         elsewhere = session.agent_key is not None and sessions.by_agent(db, session.agent_key)
         is_over = session.status is SessionStatus.TERMINATED and elsewhere
-        child = agent_processes.get(db, session.id)
+        agent_process = agent_processes.get(db, session.id)
         # Over HTTP no disconnect is seen, and an agent that people started has no other session to come back to.
-        has_ended = child is not None and child.state is AgentProcessState.OVER
+        has_ended = agent_process is not None and agent_process.state is AgentProcessState.OVER
         found.append((session.id, None if is_over or has_ended else session.agent_key))
     return found
 

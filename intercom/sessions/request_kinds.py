@@ -319,6 +319,11 @@ def ended_by_instructions(wait_id: str) -> str:
     return f"steer/{wait_id}"
 
 
+def is_ended_by_instructions(wait: InstructionWait) -> bool:
+    """Return whether instructions ended this standby, as its record says."""
+    return wait.decided is not None and wait.decided.verdict_id == ended_by_instructions(wait.id)
+
+
 def is_automatic(request: Asked) -> bool:
     """Return whether it was decided as soon as it was asked, without a person."""
     return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX, GRANTED)

@@ -130,8 +130,8 @@ def require_going_on(mine: Session | None) -> None:
 def _has_process(db: Database, session_id: str) -> bool:
     """Return whether people started an agent for this session that is not over. It may still connect, and its end may
     end the session's requests."""
-    child = agent_processes.get(db, session_id)
-    return child is not None and child.state is not AgentProcessState.OVER
+    agent_process = agent_processes.get(db, session_id)
+    return agent_process is not None and agent_process.state is not AgentProcessState.OVER
 
 
 def holds_requests(db: Database, session_id: str) -> bool:

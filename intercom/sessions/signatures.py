@@ -11,7 +11,6 @@ import base64
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
@@ -35,14 +34,10 @@ from intercom.model.request import (
 )
 from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import request_kinds
-from intercom.sessions.request_kinds import Asked
+from intercom.sessions.request_kinds import Asked, is_ended_by_instructions
 from intercom.sessions.trusted_keys import Keyring, is_fresh
 from intercom.store import audit, instructions, requests, sessions
-from intercom.store.requests import standby_instruction
 from intercom.store.writer_messages import Database
-
-if TYPE_CHECKING:
-    pass
 
 #: The risk of cards that have none of their own.
 _RISK = {CardKind.RESTORE: RiskLevel.HIGH, CardKind.POLICY: RiskLevel.HIGH}
@@ -290,7 +285,7 @@ class Signatures:
 
     def note_ended(self, db: Database, wait: InstructionWait) -> None:
         """Check whether instructions or decisions ended a standby, if it says so. Call it before `fault`."""
-        if not self.required or not _is_ended_by_instructions(wait) or wait.id in self._ended_by_instructions:
+        if not self.required or not is_ended_by_instructions(wait) or wait.id in self._ended_by_instructions:
             return
         behind = audit.standby_end(db, wait.id)
         if behind is None:
@@ -316,7 +311,7 @@ class Signatures:
             or request.status.value in ("pending", "interrupted")
         ):
             return False
-        if isinstance(request, InstructionWait) and _is_ended_by_instructions(request):
+        if isinstance(request, InstructionWait) and is_ended_by_instructions(request):
             return request.id in self._ended_by_instructions
         session = sessions.get(db, request.session_id)
         is_untold = request.delivered_at is None or request.delivered_at >= wait.created_at
@@ -481,9 +476,9 @@ class Signatures:
         decided = request.decided
         if decided is None:
             return _MISSING
-        if request.instruction != standby_instruction(decided):
+        if request.instruction != requests.standby_instruction(decided):
             return _CONTRADICTION
-        if _is_ended_by_instructions(request) and decided.text is None:
+        if is_ended_by_instructions(request) and decided.text is None:
             # Ended by queued instructions, which are delivered on their own.
             is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_instructions
             return None if is_so else "no operator's message is recorded that would have ended it"
@@ -655,10 +650,6 @@ def _is_granted(grant: Grant, fields: Mapping[str, str]) -> bool:
 def _channel_of(instruction: Instruction) -> str:
     """Return the channel on which a person gave this instruction, also for one given to an alert."""
     return instruction.channel.removeprefix(request_kinds.ON_ALERT)
-
-
-def _is_ended_by_instructions(wait: InstructionWait) -> bool:
-    return wait.decided is not None and wait.decided.verdict_id == request_kinds.ended_by_instructions(wait.id)
 
 
 def _risk(card: Card) -> RiskLevel:

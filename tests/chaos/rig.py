@@ -63,7 +63,7 @@ environment = ["PYTHONPATH"]
 
 #: Seconds the next fault of a list may take to strike, the server to be there again.
 STRIKE_SECONDS = 60.0
-CHILD_STRIKE_SECONDS = 240.0
+PROCESS_STRIKE_SECONDS = 240.0
 BACK_SECONDS = 60.0
 
 
@@ -170,7 +170,7 @@ class Rig:
             port=self.port,
             python=json.dumps(sys.executable),
             agent=json.dumps(str(AGENT)),
-            settings=json.dumps(str(self.root / "child.json")),
+            settings=json.dumps(str(self.root / "agent_process.json")),
         )
         return f"{top}{CONFIG}{SERVICE_CONFIG}"
 
@@ -189,7 +189,7 @@ class Rig:
                 "url": f"http://127.0.0.1:{self.port}/mcp?agent={{agent}}&workspace={{workspace}}",
                 "token": own_files.http_token(self.places),
             }
-        (self.root / "child.json").write_text(json.dumps(common))
+        (self.root / "agent_process.json").write_text(json.dumps(common))
         for number in range(self.plan.processes):
             settings = {**common, "agents": agents[number :: self.plan.processes]}
             file = self.root / f"driver-{number}.json"
@@ -252,7 +252,7 @@ class Rig:
         while (before := len(self.struck())) < len(self.plan.faults):
             fault = self.plan.faults[before]
             # There are few agents that people start, and fewer that come to such an end.
-            seconds = CHILD_STRIKE_SECONDS if fault.split(":")[1].startswith("child.") else STRIKE_SECONDS
+            seconds = PROCESS_STRIKE_SECONDS if fault.split(":")[1].startswith("agent_process.") else STRIKE_SECONDS
             self.until(partial(self._has_struck, before, fault), seconds, f"the fault {fault} comes true")
 
     def _has_struck(self, before: int, fault: str) -> bool:

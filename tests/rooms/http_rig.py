@@ -130,7 +130,7 @@ class Team:
 
     async def has_waiters(self) -> bool:
         """Whether calls wait in the session."""
-        return bool((await self.server.service.access.ask(RoomId(self.session_id), ReadRoster())).polling)
+        return bool((await self.server.service.room_actors.ask(RoomId(self.session_id), ReadRoster())).polling)
 
     async def has_none(self) -> bool:
         return not await self.has_waiters()

@@ -128,7 +128,7 @@ async def test_what_is_answered_is_documented(server: Server) -> None:
     }
     room_id, evidence_id = RoomId(alex.session_id), str(uuid.uuid4())
     linked = LinkedEvidence(room_id, evidence_id, {"id": evidence_id, "data": [1]}, "Alex's Team", datetime.now(UTC))
-    await server.service.access.transact(room_id, partial(rooms.link_evidence, linked=linked))
+    await server.service.room_actors.transact(room_id, partial(rooms.link_evidence, linked=linked))
     queries = {
         "read_evidence": f"?evidence_id={evidence_id}",
         "search_sessions": "?query=parser",

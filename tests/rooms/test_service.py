@@ -446,7 +446,7 @@ async def test_a_call_on_which_its_room_crashes_is_given_up_and_others_are_not(s
     unknown: Request[None] = Request()
     async with server.restarting():
         for _ in range(5):
-            found = await refused(lambda: alex.service.access.ask(RoomId(alex.id), unknown))
+            found = await refused(lambda: alex.service.room_actors.ask(RoomId(alex.id), unknown))
             assert found.room_code is RoomErrorCode.UNAVAILABLE
     assert (await alex.post("on it goes"), await other.post("undisturbed")) == (1, 1)
 
@@ -566,7 +566,7 @@ async def test_a_team_that_left_at_another_node_reads_nothing_any_more(
     alex = await create(server)
     kim = await join(alex)
     assert await kim.events() == ["team_joined"]
-    team = await kim.service.access.ask(RoomId(kim.id), Identify(kim.token))
+    team = await kim.service.room_actors.ask(RoomId(kim.id), Identify(kim.token))
     await elsewhere(kim, transactions.leave, author=transactions.team_author(team), rules=kim.service.rules())
     await server.later(ROSTER_SECONDS)
     assert (await refused(kim.events)).room_code is RoomErrorCode.UNAUTHORIZED
@@ -597,7 +597,7 @@ async def test_waits_end_and_teams_are_dropped_after_a_read_failed(server: Virtu
     assert waiting.outcome is not None, "the wait goes on after its time"
     assert (await waiting()).messages == ()
     assert await alex.status_of("Kim's Team") is Presence.DISCONNECTED
-    found = (await kim.service.access.ask(RoomId(kim.id), ReadRoster())).teams
+    found = (await kim.service.room_actors.ask(RoomId(kim.id), ReadRoster())).teams
     assert {each.team_name for each in found if each.dropped_at is not None} == {"Kim's Team"}
 
 
@@ -615,7 +615,7 @@ async def test_a_join_is_answered_and_told_although_the_roster_cannot_be_read_af
     assert [each.get("event") for each in (await waiting()).messages] == ["team_joined"]
     reads.fail = reads.fail_after_write = False
     await server.later(1.5)
-    known = await alex.service.access.ask(RoomId(alex.id), Watch(1, None, 0, "look"))
+    known = await alex.service.room_actors.ask(RoomId(alex.id), Watch(1, None, 0, "look"))
     assert [each.team_name for each in known.teams] == ["Alex's Team", "Kim's Team"]
     assert await kim.status_of("Kim's Team") is Presence.ACTIVE
 
@@ -646,7 +646,7 @@ async def test_a_wait_that_needs_a_read_which_fails_is_refused_at_once(server: V
     work = partial(
         transactions.post, room_id=RoomId(alex.id), posts=posts, rules=alex.service.rules(), now=server.now()
     )
-    await alex.service.access.change(RoomId(alex.id), work)
+    await alex.service.room_actors.change(RoomId(alex.id), work)
     await server.later(0.1)
     for each in waits:
         assert each.outcome is not None, "the wait is forgotten"
@@ -701,7 +701,7 @@ async def test_a_dropped_reader_that_polls_again_is_known_to_be_back(server: Vir
 
     async def dropped() -> set[str]:
         """The names of the teams that the room's actor takes for dropped."""
-        found = await alex.service.access.ask(RoomId(alex.id), Watch(2, None, 0, "look"))
+        found = await alex.service.room_actors.ask(RoomId(alex.id), Watch(2, None, 0, "look"))
         return {each.team_name for each in found.teams if each.dropped_at is not None}
 
     for _ in range(17):

@@ -38,12 +38,12 @@ SLACK_NAMES: dict[str, str] = {
 
 #: Those of agents that people start, for runs with such agents.
 SPAWN_NAMES: dict[str, str] = {
-    "child.recorded": "an agent that a person started is on record, and nothing runs",
-    "child.monitor_recorded": "its monitor runs and is on record, and has not been told what to run",
-    "child.told": "it has been told, and the agent runs, which is not on record",
-    "child.cleared": "its end is on record, and its processes live",
-    "child.ended": "its own end is on record, and nothing that depends on it is settled",
-    "child.settled": "its session has recorded its end, and its process is not yet over on record",
+    "agent_process.recorded": "an agent that a person started is on record, and nothing runs",
+    "agent_process.monitor_recorded": "its monitor runs and is on record, and has not been told what to run",
+    "agent_process.told": "it has been told, and the agent runs, which is not on record",
+    "agent_process.cleared": "its end is on record, and its processes live",
+    "agent_process.ended": "its own end is on record, and nothing that depends on it is settled",
+    "agent_process.settled": "its session has recorded its end, and its process is not yet over on record",
 }
 
 #: Those of checkpoints and restores (`tests/sessions/test_restores.py`).

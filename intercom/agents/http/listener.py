@@ -253,7 +253,7 @@ class Serving:
             )
         self._server = HttpServer(application, rpc_form)
         most = MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS
-        self._port = Acceptor(self._server, most, self._clients.closed)
+        self._acceptor = Acceptor(self._server, most, self._clients.closed)
         status.counts = self._counts
 
     def _hides(self, connection: Connection) -> bool:
@@ -265,7 +265,7 @@ class Serving:
 
     def _counts(self) -> SessionCounts:
         sessions = self._streamable.sessions
-        connections = len(self._port.connections)
+        connections = len(self._acceptor.connections)
         return SessionCounts(connections, len(sessions.sessions), len(sessions.named), len(sessions.live))
 
     async def run(self, listener: trio.SocketListener) -> None:
@@ -287,22 +287,22 @@ class Serving:
                 rooms: AbstractAsyncContextManager[None] = nullcontext() if self._rooms is None else self._rooms.run()
                 async with self._streamable.manager.run(), rooms, trio.open_nursery() as nursery:
                     nursery.start_soon(sessions.expire)
-                    await self._port.serve(listener)
+                    await self._acceptor.serve(listener)
             finally:
                 sessions.close()
 
     async def _shut_down(self, listener: trio.SocketListener) -> None:
         """Close the port, end waiting calls, and answer the requests in service, as far as there is time."""
         with trio.move_on_after(SHUTDOWN_SECONDS):
-            await self._port.stop_accepting(listener)
-            await self._port.abort(lambda connection: connection.is_idle)
+            await self._acceptor.stop_accepting(listener)
+            await self._acceptor.abort(lambda connection: connection.is_idle)
             self._streamable.sessions.stop_waiting()
             if self._rooms is not None:
                 await self._rooms.waits.stop()
             await self._streamable.sessions.quiet()
-            await self._port.abort(lambda connection: connection.is_listening)
+            await self._acceptor.abort(lambda connection: connection.is_listening)
             await self._server.quiet()
-        await self._port.abort(lambda _connection: True)
+        await self._acceptor.abort(lambda _connection: True)
 
 
 def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:

@@ -205,13 +205,13 @@ class PushSender(ChannelActor):
 
     def __init__(self, deps: PushDeps) -> None:
         super().__init__(deps.service, Channel.PUSH, deps.card_router, deps.now)
-        self._deliveries = PushQueue(deps, self.open_cards)
+        self._queue = PushQueue(deps, self.open_cards)
         self._known: set[str] = set()
         self._since = self.now() - _NEW
 
     def on_start(self) -> None:
         self.subscribe_soon()
-        self.spawn(self._deliveries.run)
+        self.spawn(self._queue.run)
 
     def publish(self, shown: Card | Notice) -> None:
         if isinstance(shown, Notice) or shown.kind not in ANSWERED:
@@ -224,4 +224,4 @@ class PushSender(ChannelActor):
                 self._known &= self.open_cards.keys()
             # Of what waited when it started, only the newest was not told.
             if self.is_caught_up.is_set() or shown.created_at >= self._since:
-                self._deliveries.add(shown.id)
+                self._queue.add(shown.id)

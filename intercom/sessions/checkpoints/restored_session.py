@@ -281,8 +281,8 @@ class Successors:
         """Wait up to `GONE_SECONDS` for the processes of the ended session: they could still write files."""
         with trio.move_on_after(GONE_SECONDS):
             while True:
-                child = await self.archive.read(partial(agent_processes.get, id=restore.session_id))
-                if child is None or child.state is AgentProcessState.OVER:
+                agent_process = await self.archive.read(partial(agent_processes.get, id=restore.session_id))
+                if agent_process is None or agent_process.state is AgentProcessState.OVER:
                     return
                 await trio.sleep(_LOOK_SECONDS)
 

@@ -170,7 +170,7 @@ class ProcessDeps:
     session_deps: SessionDeps
     root: Path
     environ: Mapping[str, str]
-    children: Name
+    supervisor: Name
     registry: Name
     default_mode: SessionMode
     http: Callable[[str], Mapping[str, str]] = lambda _session_id: {}
@@ -181,20 +181,22 @@ class ProcessDeps:
     monitors: dict[str, Process] = field(factory=dict, init=False)
     _noted: set[str] = field(factory=set, init=False)
 
-    def note(self, child: AgentProcess) -> None:
+    def note(self, agent_process: AgentProcess) -> None:
         """Record the living processes in this row as an agent's."""
-        if child.monitor is not None:
-            self.monitors[child.session_id] = child.monitor
+        if agent_process.monitor is not None:
+            self.monitors[agent_process.session_id] = agent_process.monitor
         living = frozenset(
-            each.pid for each in (child.monitor, child.process) if each is not None and monitor_client.is_alive(each)
+            each.pid
+            for each in (agent_process.monitor, agent_process.process)
+            if each is not None and monitor_client.is_alive(each)
         )
-        self._noted.add(child.session_id)
-        self.came(f"agent-process/{child.session_id}", child.session_id, living)
+        self._noted.add(agent_process.session_id)
+        self.came(f"agent-process/{agent_process.session_id}", agent_process.session_id, living)
 
-    def note_first(self, child: AgentProcess) -> None:
+    def note_first(self, agent_process: AgentProcess) -> None:
         """Note the row as `note` does, unless the session was noted before: its own actor has newer information."""
-        if child.session_id not in self._noted:
-            self.note(child)
+        if agent_process.session_id not in self._noted:
+            self.note(agent_process)
 
     def forget(self, session_id: str) -> None:
         """Record that nothing of this session's agent runs any more."""
@@ -387,7 +389,7 @@ class AgentProcessActor(Actor):
             return
         try:
             await self._record(evolve(self.row, monitor=monitor.process))
-            crash_points.reach("child.monitor_recorded")
+            crash_points.reach("agent_process.monitor_recorded")
         except BaseException:
             # It must not wait for instructions that never come.
             await monitor.dismiss()
@@ -412,7 +414,7 @@ class AgentProcessActor(Actor):
             return MonitorAnswer(row.run, None, _describe(failed))
         finally:
             await monitor.close()
-        crash_points.reach("child.told")
+        crash_points.reach("agent_process.told")
         return MonitorAnswer(row.run, status)
 
     async def _told(self, news: MonitorAnswer) -> None:
@@ -488,7 +490,7 @@ class AgentProcessActor(Actor):
     async def _clear(self) -> None:
         if self.row.is_going:
             await self._record(evolve(self.row, state=AgentProcessState.ENDING, why=Why.CLEARED))
-            crash_points.reach("child.cleared")
+            crash_points.reach("agent_process.cleared")
         self._begin_winding_up()
 
     async def _ended(self, run: int, exit: Exit) -> None:
@@ -509,7 +511,7 @@ class AgentProcessActor(Actor):
         else:
             ended = evolve(row, state=AgentProcessState.WAITING, exit=exit, restarts=restarts, restart_at=at)
         await self._record(ended)
-        crash_points.reach("child.ended")
+        crash_points.reach("agent_process.ended")
         self._answer_starts()
         self._begin_winding_up()
 
@@ -536,7 +538,7 @@ class AgentProcessActor(Actor):
             output = await trio.to_thread.run_sync(monitor_client.last_output, self._directory, streams)
             again = row.restart_at if row.state is AgentProcessState.WAITING else None
             await self._tell_session(ProcessEnded(row.run, row.why, row.exit, output, row.said, again))
-            crash_points.reach("child.settled")
+            crash_points.reach("agent_process.settled")
         return WoundUp(row.run)
 
     async def _wound_up(self, run: int) -> None:

@@ -83,19 +83,19 @@ class Spawner(Actor):
             case DownEvent():
                 # All agent process actors ended with their supervisor, which restarts empty.
                 self._brought_back = False
-                await self.system.next_incarnation(self._at.children, None)
+                await self.system.next_incarnation(self._at.supervisor, None)
                 await self._bring_back()
         return None
 
     async def _bring_back(self) -> None:
         found = await self._at.session_deps.store.transact(agent_processes.unfinished)
-        for child in found:
+        for agent_process in found:
             # Before the first of them ends a process or reports one.
-            self._at.note_first(child)
-        for child in found:
-            await self._ensure(child.session_id)
+            self._at.note_first(agent_process)
+        for agent_process in found:
+            await self._ensure(agent_process.session_id)
         self._brought_back = True
-        self.monitor(self._at.children)
+        self.monitor(self._at.supervisor)
 
     async def _start(self, asked: Start) -> Session | None:
         config = self._at.session_deps.config
@@ -104,21 +104,21 @@ class Spawner(Actor):
         )
         # Checked before anything is recorded.
         await trio.to_thread.run_sync(build_command, config, asked.prompt, variables)
-        session, child = await self._at.session_deps.store.transact(partial(_record, asked=asked, at=self._at))
-        crash_points.reach("child.recorded")
-        if child.state is AgentProcessState.OVER:
-            return _outcome(session, child)
-        self._at.note_first(child)
+        session, agent_process = await self._at.session_deps.store.transact(partial(_record, asked=asked, at=self._at))
+        crash_points.reach("agent_process.recorded")
+        if agent_process.state is AgentProcessState.OVER:
+            return _outcome(session, agent_process)
+        self._at.note_first(agent_process)
         await self._ensure(session.id)
         self.spawn(self._await_start, session, self.defer())
         return None
 
     async def _await_start(self, session: Session, reply: Reply[Session]) -> None:
-        child = self.system.named(f"agent-process/{session.id}")
+        agent_process = self.system.named(f"agent-process/{session.id}")
         with trio.move_on_after(START_SECONDS + TRANSACTION_SECONDS):
             while not reply.abandoned:
                 try:
-                    if (done := await self._outcome_of(session.id, child)) is not None:
+                    if (done := await self._outcome_of(session.id, agent_process)) is not None:
                         reply.set(done)
                         return
                 except SpawnFailed as failed:
@@ -129,11 +129,11 @@ class Spawner(Actor):
                 await trio.sleep(_PAUSE)
         reply.fail(SpawnFailed(f"session {session.id} is recorded, and its agent is not there yet; see the log"))
 
-    async def _outcome_of(self, session_id: str, child: Name) -> Session | None:
+    async def _outcome_of(self, session_id: str, agent_process: Name) -> Session | None:
         """Return the session once its agent runs, or has run; None while that is unknown. Raises SpawnFailed."""
         is_there = True
         try:
-            await ask(child, AwaitStart(), timeout=START_SECONDS)
+            await ask(agent_process, AwaitStart(), timeout=START_SECONDS)
         except SpawnFailed:
             raise
         except (IntercomError, *lookups.UNANSWERED):
@@ -148,29 +148,29 @@ class Spawner(Actor):
             restart=Restart.TRANSIENT,
             shutdown=_SHUTDOWN_SECONDS,
         )
-        await lookups.ensure(self._at.children, spec)
+        await lookups.ensure(self._at.supervisor, spec)
 
 
-def _outcome(session: Session, child: AgentProcess) -> Session:
+def _outcome(session: Session, agent_process: AgentProcess) -> Session:
     """Return the session of a start that is over. Raises SpawnFailed if it failed."""
-    if child.why is Why.NOT_STARTED:
-        raise SpawnFailed(f"the agent could not be started: {child.said}", session_id=session.id)
+    if agent_process.why is Why.NOT_STARTED:
+        raise SpawnFailed(f"the agent could not be started: {agent_process.said}", session_id=session.id)
     return session
 
 
 def _both(db: Database, session_id: str) -> tuple[Session, AgentProcess]:
-    session, child = sessions.get(db, session_id), agent_processes.get(db, session_id)
+    session, agent_process = sessions.get(db, session_id), agent_processes.get(db, session_id)
     assert session is not None, "it was recorded, and is not purged before it is old"
-    assert child is not None, "it was recorded with its session"
-    return session, child
+    assert agent_process is not None, "it was recorded with its session"
+    return session, agent_process
 
 
 def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, AgentProcess]:
     """Record that this agent is to run. Existing rows stay as they are."""
     now = at.session_deps.now()
-    session, child = sessions.get(db, asked.session_id), agent_processes.get(db, asked.session_id)
-    if session is not None and child is not None:
-        return session, child
+    session, agent_process = sessions.get(db, asked.session_id), agent_processes.get(db, asked.session_id)
+    if session is not None and agent_process is not None:
+        return session, agent_process
     if session is not None and session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {session.id} is over; start another")
     if session is not None and session.agent_key is not None and at.session_deps.present(session.agent_key):
@@ -202,14 +202,14 @@ def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, Agent
         sessions.insert(db, session)
     else:
         sessions.set_prompt(db, session.id, asked.prompt)
-    child = AgentProcess(session.id, AgentProcessState.STARTING, now, asked.by, asked.label)
-    agent_processes.insert(db, child)
+    agent_process = AgentProcess(session.id, AgentProcessState.STARTING, now, asked.by, asked.label)
+    agent_processes.insert(db, agent_process)
     what = headline(asked.prompt, 200)
     data = {"workspace_root": session.workspace_root, "channel": asked.channel, "label": asked.label}
     if asked.mode is not None:
         data["mode"] = asked.mode.value
     audit.record(db, now, "session_started", session.id, asked.by, what, data)
-    return sessions.get(db, session.id) or session, child
+    return sessions.get(db, session.id) or session, agent_process
 
 
 # --- for operators' channels -----------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class AgentProcesses:
     async def everyone(self, sessions: Collection[str] | None = None) -> dict[str, AgentProcess]:
         """Return the recorded agents that people started for these sessions, or all, by session id."""
         read = partial(agent_processes.everyone, session_ids=sessions)
-        return {child.session_id: child for child in await self.reader.read(read)}
+        return {agent_process.session_id: agent_process for agent_process in await self.reader.read(read)}
 
     async def output(
         self,
@@ -295,8 +295,8 @@ class AgentProcesses:
         Raises NotFound (also if people did not start the session's agent) and Ambiguous.
         """
         id = await find_session(self.reader, session)
-        child = await self.reader.read(partial(agent_processes.get, id=id))
-        if child is None:
+        agent_process = await self.reader.read(partial(agent_processes.get, id=id))
+        if agent_process is None:
             raise NotFound(f"the agent of session {id[:8]} was not started by intercom: its output is its client's")
         directory = self.root / id
         limit = min(limit, LONGEST_PIECE)
@@ -307,7 +307,7 @@ class AgentProcesses:
         )
         data = piece.data
         # Not `exit`: the end may be recorded before the monitor has written the last output.
-        is_going = child.state is not AgentProcessState.OVER
+        is_going = agent_process.state is not AgentProcessState.OVER
         if is_going or (start is not None and len(data) == limit):
             # Do not split a character: the rest of it may follow.
             data = data[: len(data) - _loose_end(data)]
@@ -315,7 +315,7 @@ class AgentProcesses:
         if masked:
             whole = evolve(piece, data=data)
             text = (await trio.to_thread.run_sync(monitor_client.masked, directory, stream, whole))[-limit:]
-        return Output(id, stream, text, piece.start, piece.start + len(data), is_going, child.exit)
+        return Output(id, stream, text, piece.start, piece.start + len(data), is_going, agent_process.exit)
 
 
 def _loose_end(data: bytes) -> int:

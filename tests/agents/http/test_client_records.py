@@ -14,7 +14,7 @@ import trio
 from intercom.agents.http import listener as http_listener
 from intercom.local import own_files
 from intercom.local.peer_processes import TcpClients
-from intercom.web_server import acceptor as open_port
+from intercom.web_server import acceptor
 from intercom.web_server.http_request import Refusal
 from intercom.web_server.server import Connection
 from tests.agents.http.rig import BOTH, head, modern, read_reply, until
@@ -81,7 +81,7 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
         return {found: 3}
 
     monkeypatch.setattr(TcpClients, "search", slow)
-    monkeypatch.setattr(open_port, "SEARCH_SECONDS", 0.02)
+    monkeypatch.setattr(acceptor, "SEARCH_SECONDS", 0.02)
     at = http_listener.ClientRecords(Recorded(came))  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
@@ -90,7 +90,7 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
                 await at.look(connection)
             assert (connection.processes, came) == (None, {})
             release.set()
-            monkeypatch.setattr(open_port, "SEARCH_SECONDS", 30.0)
+            monkeypatch.setattr(acceptor, "SEARCH_SECONDS", 30.0)
             await at.look(connection)
             assert connection.processes == {found}
             assert came == {"http/1": {found}}

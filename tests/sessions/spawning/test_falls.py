@@ -38,9 +38,9 @@ sys.exit(int(open("go").read()))
 """
 
 #: What a server falls at that lets an agent go on, and what only follows an agent's end, or a person's word.
-GOING = ("child.recorded", "child.monitor_recorded", "child.told")
-ENDED = ("child.ended", "child.settled")
-CLEARED = "child.cleared"
+GOING = ("agent_process.recorded", "agent_process.monitor_recorded", "agent_process.told")
+ENDED = ("agent_process.ended", "agent_process.settled")
+CLEARED = "agent_process.cleared"
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Spawn
 
 async def test_a_monitor_that_is_told_nothing_ends(at: SpawningHome) -> None:
     before = set(psutil.Process().children())
-    await falling(at, "child.monitor_recorded", start)
+    await falling(at, "agent_process.monitor_recorded", start)
     assert set(psutil.Process().children()) == before
 
 
@@ -231,9 +231,9 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
             await start(home)
             id = await only(home)
             await home.until_written("starts")
-            fallen = fall_at(home.app, "child.settled")
+            fallen = fall_at(home.app, "agent_process.settled")
     crash_points.hook = None
-    assert fallen == ["child.settled"]
+    assert fallen == ["agent_process.settled"]
     async with at.serving() as home:
         with trio.fail_after(120):
             assert (await home.until_over(id)).why is Why.SHUTDOWN

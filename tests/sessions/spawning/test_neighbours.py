@@ -153,7 +153,7 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
 async def test_the_actors_around_it_may_fall(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
-        for label in ("spawner", "children"):
+        for label in ("spawner", "agent-processes"):
             await server.crash(label)
         (at.workspace / "go").touch()
         assert (await server.until_over(session.id)).exit is not None

@@ -202,15 +202,15 @@ async def logs(call: CommandCall) -> Drawn | None:
 
 async def _started_here(call: CommandCall) -> Session:
     """Return the named session; default: the session of the agent that was started last."""
-    children = await call.deps.service.agent_processes.everyone()
+    running = await call.deps.service.agent_processes.everyone()
     known = await call.deps.service.sessions(everything=True)
     if call.first_word is not None:
         return named(known, call.first_word)
-    found = [each for each in known if each.id in children]
+    found = [each for each in known if each.id in running]
     if not found:
         raise NotFound(f"no agent was started here; see {SLASH} help session-start")
     own = [each for each in found if each.owner_user_id == call.person] or found
-    return max(own, key=lambda each: children[each.id].created_at)
+    return max(own, key=lambda each: running[each.id].created_at)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------

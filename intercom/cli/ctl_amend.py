@@ -191,7 +191,8 @@ def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace
         what = "your edit" if "edit" in asked else "this part"
         _agree(f"approve {what} of {short(card['request_id'])} ({one_line(str(card['title']))})?")
     done: JsonObject = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
-    print(json.dumps(done) if options.json else done_line(done))
+    changed = "" if not card.get("amended") else " your edit of" if "edit" in asked else " a part of"
+    print(json.dumps(done) if options.json else done_line({**done, "status": f"{done['status']}{changed}"}))
     return done
 
 
@@ -323,9 +324,9 @@ def _send_comments(
     note = str(fields.get("text") or "").strip() or None
     told = told_of_comments(comments, note)
     if not options.json:
-        print(clean(f"changes {short(str(card['request_id']))}: {card['title']}\nthe agent is told: {told}"))
+        print(clean(f"request changes to {short(str(card['request_id']))}: {card['title']}\nthe agent is told: {told}"))
     if asks and not options.json:
-        _agree(f"request these changes of {short(str(card['request_id']))}?")
+        _agree(f"request these changes to {short(str(card['request_id']))}?")
     said = json.dumps([{name: part for name, part in asdict(each).items() if part is not None} for each in comments])
     sent: JsonObject = {"id": card["request_id"], "comments": said}
     if note:

@@ -212,8 +212,12 @@ def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, 
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         for row in _marked_rows(on, line) if line.plain.startswith((_BAR, _FROM)) else (line,):
             on.print(row, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
-    for hint in answers(card, whole=lines is None) if hints else ():
-        on.print(safe_text(f"  {hint}", "cyan"), soft_wrap=True)
+    commands = answers(card, whole=lines is None) if hints else []
+    permits = [each for each in commands if each in _permits(card)]
+    for command in commands:
+        if permits and command == permits[0]:
+            on.print(safe_text("  or let requests like it pass without you, in this session for a while, or for good:"))
+        on.print(safe_text(f"  {command}", "cyan"), soft_wrap=True)
 
 
 def is_whole(card: Card, lines: int | None) -> bool:
@@ -301,10 +305,16 @@ def answers(card: Card, *, whole: bool = False) -> list[str]:
         # The first and the last of three, as an example; of two, one.
         hunks = "" if not numbers else "1" if len(numbers) < 3 else "1,3"
         commands += ((HOW_TO_CHOOSE,) if hunks else ()) + HOW_TO_AMEND
+    named = [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks, line=line)}" for each in commands]
     # What is critical always needs a person.
     if commands and whole and card.kind is CardKind.APPROVAL and card.risk is not RiskLevel.CRITICAL:
-        commands += HOW_TO_PERMIT
-    return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks, line=line)}" for each in commands]
+        named += _permits(card)
+    return named
+
+
+def _permits(card: Card) -> list[str]:
+    """List the commands that let requests like an approval's pass in advance."""
+    return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in HOW_TO_PERMIT]
 
 
 def print_notice(on: Console, entry: JsonObject) -> None:
@@ -531,16 +541,21 @@ def summary_of(entry: AuditEntry) -> str:
 
         grant = grant_of_rule(rule)
         return f"{entry.summary} (by {rule if grant is None else f'grant {short(grant)}'})"
+    summary = entry.summary
+    if entry.kind == "decided" and data.get("changes"):
+        summary += " with changes"
+    elif entry.kind == "decided" and isinstance(data.get("comments"), int):
+        summary += f" with {count(data['comments'], 'comment')}"
     try:
         origin = Origin.of(data.get("origin"))
     except ValueError:
-        return entry.summary
+        return summary
     source, process = origin.describe(), f"process {origin.pid}"
-    if not source or source in entry.summary:
-        return entry.summary
-    if process in entry.summary.split(": ", 1)[-1]:
-        return f"{entry.summary} ({source.replace(f' ({process})', '', 1)})"
-    return f"{entry.summary} (from {source})"
+    if not source or source in summary:
+        return summary
+    if process in summary.split(": ", 1)[-1]:
+        return f"{summary} ({source.replace(f' ({process})', '', 1)})"
+    return f"{summary} (from {source})"
 
 
 def _signed(signature: Signature) -> str:

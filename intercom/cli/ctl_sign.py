@@ -34,6 +34,8 @@ NO_KEY = (
 )
 
 _SHOWN_FILES = 20
+#: How the decision to reject with comments is called.
+_CHANGES = "request changes to"
 #: The setting's default and its maximum, in minutes.
 _UNLOCK_MINUTES = 15.0
 _LONGEST_MINUTES = 24 * 60
@@ -184,7 +186,7 @@ class _Signed:
         subject = signing.card_subject(card)
         if was_shown:
             key_agent.note_shown(self._where, [subject])
-        _say(summary(decision, card))
+        _say(summary(_CHANGES if verb == "changes" else decision, card))
         text = told or fields.get("reason" if verb in ("reject", "policy-reject") else "text")
         if text and not (told and is_shown):
             # It is signed with the decision.
@@ -234,7 +236,7 @@ class _Signed:
         about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
         about = f"{about} {fields['tool']}" if fields.get("tool") else about
         text = fields.get("text") or fields.get("mode") or covers
-        _say(_one_line(f"{verb} {about} {text}".rstrip()))
+        _say(_one_line(f"{verb} from {short(about)}: {text}" if verb == GRANT else f"{verb} {about} {text}".rstrip()))
         said = {
             "request_id": "",
             "subject": signing.command_subject(verb, fields),
@@ -377,7 +379,8 @@ class _Signed:
 def _act(verb: str, sent: Fields, said: Fields) -> str:
     """Name what is signed, in a few words for the question for the PIN."""
     named = said["request_id"] or next((sent[name] for name in ("id", "session") if sent.get(name)), "")
-    return _one_line(f"{said['decision'] or verb} {short(str(named))}".rstrip())
+    did = _CHANGES if verb == "changes" else said["decision"] or verb
+    return _one_line(f"{did} {short(str(named))}".rstrip())
 
 
 def _stated(said: Fields, key_id: str, method: str) -> Fields:

@@ -55,7 +55,7 @@ class PreparedDecision:
             return {}
         if not self.details.changes:
             approvals.note_details(db, self.request.id, self.details)
-            return {}
+            return {"comments": len(self.details.comments)} if self.details.comments else {}
         kept = approvals.amend(db, self.proposed, self.request, self.verdict.id, at)
         return {"proposed_hash": self.proposed.proposal_hash, "proposed_sha256": kept, "changes": self.verdict.text}
 
@@ -84,7 +84,8 @@ def look(request: ApprovalRequest, workspace_root: str, amendment: Amendment | N
     record, details = request, None
     if amendment is not None:
         record, details = _amended(proposed, workspace_root, amendment, note)
-    card = request_kinds.card_of(record, workspace_root)
+    is_changed = details is not None and bool(details.changes)
+    card = evolve(request_kinds.card_of(record, workspace_root), amended=is_changed)
     return AmendedCard(card, proposed.hunks, details.told if details else note, proposed.texts)
 
 

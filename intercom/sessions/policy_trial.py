@@ -33,6 +33,7 @@ SECONDS = 1.0
 _NAMED_REQUESTS = 5
 #: The longest part of a title that is shown, in characters.
 _TITLE = 80
+_NOTHING_BEFORE = "would have let nothing pass so far: this is the first request in this workspace"
 
 Question = Evaluate | EvaluateFiles
 
@@ -85,7 +86,7 @@ class Trial:
     def sentence(self) -> str:
         """Describe the result to people."""
         if not self.tried:
-            return "would have let nothing pass until now: no other request was made in this workspace"
+            return _NOTHING_BEFORE
         some = [_line(title) for title in self.passed[:_NAMED_REQUESTS]]
         more = f"; and {len(self.passed) - _NAMED_REQUESTS} more" if len(self.passed) > _NAMED_REQUESTS else ""
         shown = f": {'; '.join(some)}{more}" if some else ""
@@ -111,7 +112,7 @@ class Comparison:
     def sentence(self) -> str:
         """Describe the result to people."""
         if not self.tried:
-            return "would have let nothing pass until now: no other request was made in this workspace"
+            return _NOTHING_BEFORE
         some = "; ".join(_line(title) for title in self.newly[:_NAMED_REQUESTS])
         more = f"; and {len(self.newly) - _NAMED_REQUESTS} more" if len(self.newly) > _NAMED_REQUESTS else ""
         shown = f": {some}{more}" if some else ""

@@ -101,12 +101,14 @@ async def test_an_edited_text_is_shown_signed_and_written(tmp_path: Path) -> Non
             screen.type("y\n")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
-            assert f"approved {at.id}" in await screen.rest()
+            assert f"approved your edit of {at.id}" in await screen.rest()
         told = await anext(at.agent)
         assert told["answer"]["changes"] == [{"path": "notes.txt", "edited": True}]
         assert at.file.read_text() == "one\ntwo\nthree\n"
         _, entry = await ctl(at.env, "show", at.id)
         assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
+        async with on_terminal([*CTL_AT_HOME, "log"], at.env) as screen:
+            assert "approve with changes" in await screen.rest()
 
 
 async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
             screen.type("y\n")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
-            assert f"approved {at.id}" in await screen.rest()
+            assert f"approved a part of {at.id}" in await screen.rest()
         told = await anext(at.agent)
         assert told["answer"]["changes"] == [{"path": "notes.txt", "left_out": ["@@ -12,7 +12,7 @@"]}]
         assert told["answer"]["note"] == "15 is quoted"
@@ -240,9 +242,13 @@ async def test_comments_are_written_below_the_numbered_diff_in_an_editor(tmp_pat
     async with scene(tmp_path) as at:
         program = editor(tmp_path, "grep -q '^# 2 +two' \"$1\" && echo 'notes.txt:2: why?' >> \"$1\"")
         async with on_terminal([*CTL_AT_HOME, "changes", at.id], at.env | {"EDITOR": program}) as screen:
-            assert "notes.txt:2: why?" in await screen.until("[y/N] ")
+            asked = await screen.until("[y/N] ")
+            assert f"request changes to {at.id[:8]}" in asked
+            assert "notes.txt:2: why?" in asked
             screen.type("y\n")
             assert "changes requested" in await screen.rest()
+        async with on_terminal([*CTL_AT_HOME, "log"], at.env) as screen:
+            assert "reject with 1 comment" in await screen.rest()
         told = await anext(at.agent)
         assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
 
@@ -268,7 +274,9 @@ async def test_comments_that_do_not_fit_the_card_come_back_in_the_editor_before_
                     assert "request these changes" in await screen.until("[y/N] ")
                 screen.type(f"{answers[-1]}\n")
                 if answers == ("y", "y"):
-                    await screen.until("PIN of key")
+                    said = await screen.until("PIN of key")
+                    assert "reject" not in said
+                    assert f"to request changes to {at.id[:8]}" in said + await screen.until(": ")
                     screen.type(f"{PIN}\n")
                     assert "changes requested" in await screen.rest()
                 else:

@@ -180,6 +180,8 @@ def test_who_decided_did_not_do_what_came_of_it(kind: CardKind, decision: str, s
 
 
 def test_a_decision_says_where_it_came_from() -> None:
+    part = AuditEntry(1, START, "decided", None, "kim", "approve", {"changes": "a.py: not approved: @@ -1,2 +1,2 @@"})
+    assert ctl_draw.summary_of(part) == "approve with changes"
     origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
     decided = Decided("v", "approve", "root", "ctl", START, origin=origin)
     text = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=decided)))

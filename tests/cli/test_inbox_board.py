@@ -22,10 +22,9 @@ from intercom.cli.inbox.board import (
     Stage,
     keys_of,
     needs_terminal,
-    no_use,
     request_of,
 )
-from intercom.cli.inbox.pages import session_lines
+from intercom.cli.inbox.pages import no_use, session_lines
 from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
@@ -78,9 +77,10 @@ def test_a_key_on_a_session_is_a_command_about_it(row: Any) -> None:
 
 
 def test_a_key_that_does_nothing_says_which_do_something() -> None:
-    assert no_use("a", card("one", CardKind.STANDBY)) == (
-        "a does nothing on this standby card; its keys: c continue, f refine, s stop"
-    )
+    board = board_of(card("one", CardKind.STANDBY), selected=None)
+    assert no_use("a", board) == "nothing is selected: ↓ selects a card, then a key answers it"
+    board.select("one")
+    assert no_use("a", board) == "a does nothing on this standby card; its keys: c continue, f refine, s stop"
 
 
 def test_a_sessions_page_shows_its_grants() -> None:
@@ -89,7 +89,7 @@ def test_a_sessions_page_shows_its_grants() -> None:
     granted = Grant("g-1", mine.id, scope, 600, 5, mine.created_at, "kim", "ctl", "r-1", "Add a page")
     lines = [GrantLine(granted, 2, is_away=True), GrantLine(evolve(granted, session_id="s-2"), 0)]
     shown = [each.plain for each in session_lines(mine, (), mine.created_at, map(GrantEntry.of, lines))]
-    at = shown.index("permitted in advance")
+    at = shown.index("permitted in advance (agent-intercom-ctl revoke ID ends it)")
     until = f"{granted.until:%H:%M:%S}"
     assert shown[at + 1 :] == [
         f'  g-1 proposed changes of "docs/*", up to risk low (its agent is away; 2 of 5 used, until {until} UTC)'

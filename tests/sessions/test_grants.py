@@ -460,7 +460,7 @@ async def test_the_preview_says_what_would_have_passed(server: VirtualServer, ag
 async def test_what_a_preview_has_nothing_to_try_on_says_so(server: VirtualServer, agent: AgentClient) -> None:
     id = (await agent.propose("d.txt")).request_id
     shown = await server.app.service.grants.preview(id)
-    assert shown.trial == "would have let nothing pass until now: this session has asked nothing else of this kind"
+    assert shown.trial == "would have let nothing pass so far: this is the first request of its kind in this session"
     wait = (await agent.ask(Standby("idle"))).request_id
     with pytest.raises(InvalidState, match=f"{wait[:8]} is a standby: only a change of files"):
         await server.app.service.grants.preview(wait[:12])

@@ -32,7 +32,6 @@ from intercom.cli.inbox.board import (
     Stage,
     Waiting,
     needs_terminal,
-    no_use,
 )
 from intercom.cli.inbox.card_rows import LONG_CARD, CardText
 from intercom.cli.inbox.feed import Feed, Link, sent_together
@@ -45,6 +44,7 @@ from intercom.cli.inbox.pages import (
     help_lines,
     keys_line,
     log_lines,
+    no_use,
     nothing_lines,
     rows_that_act,
     session_page,
@@ -403,9 +403,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         """Carry out a key that decides, if what it is about is on the screen."""
         acts = self._acts(key)
         if not acts:
-            card = self.board.selected if self._view is View.INBOX and not self.board.marked else None
-            if card is not None and len(key) == 1 and self.board.decision_on(card.id) is None:
-                self.say(no_use(key, card))
+            if self._view is View.INBOX and len(key) == 1:
+                self.say(no_use(key, self.board))
             return
         if not (self.board.marked and self._view is View.INBOX) and not self.is_card_on_screen:
             self.say("enter opens the card; a key decides only what is on the screen")

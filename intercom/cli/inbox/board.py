@@ -649,12 +649,6 @@ def _has_several_hunks(diff: str, files: tuple[FileChange, ...]) -> bool:
         return False
 
 
-def no_use(key: str, card: Card) -> str:
-    """Say that a key does nothing about this card, and which keys do something."""
-    keys = ", ".join(f"{row.key} {row.shown}" for row in keys_of(card))
-    return f"{key} does nothing on this {card.kind} card; its keys: {keys}"
-
-
 def needs_terminal(act: Act) -> bool:
     """Tell whether an action is carried out on the plain terminal, where ctl shows what will happen, and asks."""
     return act.word in _TERMINAL_WORDS

@@ -322,11 +322,24 @@ def session_lines(
     lines += [Text(f"  {card.kind} {named(card)}") for card in mine]
     granted = [each for each in grants if each.session_id == session.id]
     if granted:
-        lines += [Text(), Text("permitted in advance", "bold")]
+        lines += [Text(), Text(f"permitted in advance ({ctl_draw.PROGRAM} revoke ID ends it)", "bold")]
     for each in granted:
         ends = f"{each.used} of {each.uses} used, until {each.until:%H:%M:%S} UTC"
         lines.append(Text(f"  {short(each.grant_id)} {one_line(each.covers)} ({each.state}; {ends})"))
     return lines
+
+
+def no_use(key: str, board: Board) -> str:
+    """Say that a key decides nothing in the inbox, and what does; empty if there is nothing to say."""
+    card = board.selected
+    if board.marked:
+        return ""
+    if card is None:
+        return "nothing is selected: ↓ selects a card, then a key answers it" if board.waiting else ""
+    if board.decision_on(card.id) is not None:
+        return ""
+    keys = ", ".join(f"{row.key} {row.shown}" for row in keys_of(card))
+    return f"{key} does nothing on this {card.kind} card; its keys: {keys}"
 
 
 def session_page(

@@ -572,6 +572,8 @@ def _signed(signature: Signature) -> str:
 
 #: What a channel is called where its name alone would not say it.
 _WAYS = {"elicitation": "over the agent's own connection"}
+#: What decided if no person did, by the channel.
+_IN_ADVANCE = {"policy": "the workspace's policy", "grant": "a grant, which a person gave in advance"}
 
 
 def _state_text(card: Card) -> str:
@@ -584,7 +586,7 @@ def _state_text(card: Card) -> str:
     if decided.channel == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
     way = _WAYS.get(decided.channel, decided.channel)
-    who = "the workspace's policy" if decided.channel == "policy" else f"{decided.by} ({way})"
+    who = _IN_ADVANCE.get(decided.channel) or f"{decided.by} ({way})"
     since = (", delivered" if card.delivered else "") if card.state in VERDICT else f", {state}"
     return f"{verdict} by {who} {at}{since}" + (f": {decided.text}" if decided.text else "")
 

@@ -200,6 +200,10 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
     by_time = Decided("v", "continue", "timeout", "timeout", START)
     shown = drawn("show", card_entry(card("a", state=CardState.APPLIED, decided=by_policy)))
     assert "approved by the workspace's policy at 2026-11-21 12:00:00, applied: tool:write" in shown
+    shown = drawn(
+        "show", card_entry(card("a", state=CardState.APPLIED, decided=evolve(by_policy, by="grant", channel="grant")))
+    )
+    assert "approved by a grant, which a person gave in advance at 2026" in shown
     shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.EXPIRED, decided=by_time)))
     assert "expired at 2026-11-21 12:00:00: nobody answered in time, so it was continued" in shown
     by_client = Decided("v", "continue", "the agent's client", "elicitation", START)

@@ -9,10 +9,14 @@ import os
 import shutil
 import sys
 import textwrap
+from typing import TYPE_CHECKING
 
 from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import count as count
 from intercom.model.visible_text import visible
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 #: How many characters of an id are shown: unique in practice, and short enough to type.
 SHORT = 8
@@ -32,16 +36,16 @@ def one_line(text: str) -> str:
     return clean(text).replace("\n", " ").replace("\t", " ")
 
 
-def at_words(text: str, indent: str = "") -> str:
-    """Return a sentence as one line, or on a terminal as lines that end between words."""
-    if not sys.stdout.isatty():
+def at_words(text: str, indent: str = "", more: str | None = None, stream: TextIO | None = None) -> str:
+    """Return a sentence as one line, or on a terminal as lines that end between words. The first one begins with
+    `indent`, the others with `more`, by default two more spaces. `stream` is where it is printed: None for stdout."""
+    if not (stream or sys.stdout).isatty():
         return indent + one_line(text)
-    width, more = shutil.get_terminal_size().columns, f"{indent}  "
     return textwrap.fill(
         one_line(text),
-        width,
+        shutil.get_terminal_size().columns,
         initial_indent=indent,
-        subsequent_indent=more,
+        subsequent_indent=f"{indent}  " if more is None else more,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -13,13 +13,14 @@ import textwrap
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from attrs import evolve, frozen
 
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME, TOKEN_VARIABLE
 from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients
-from intercom.cli.ctl_text import agreed
+from intercom.cli.ctl_text import agreed, at_words
 from intercom.cli.init_clients import (
     EntryFile,
     HooksFile,
@@ -47,27 +48,25 @@ from intercom.model.server_view import DEFAULT_PORT
 from intercom.operators.ctl.client import NoServer, Refusal
 from intercom.workspace.files import check_workspace, version_control_root
 
-#: What a person must know before hooks are installed.
-HOOKS_NOTICE = """\
-Permission hooks make a client ask Intercom before its own tools write or run
-anything. They apply:
-{where}
-If agent-intercom cannot be started (it was removed, or moved), an installed
-hook denies every such use: before you remove the program, run
-'agent-intercom init --remove'."""
+#: What a person must know before hooks are installed: a sentence, where, and another one.
+HOOKS_NOTICE = (
+    "Permission hooks make a client ask Intercom before its own tools write or run anything. They apply:",
+    "If agent-intercom cannot be started (it was removed, or moved), an installed hook denies every such use: before"
+    " you remove the program, run 'agent-intercom init --remove'.",
+)
 
 #: What a person must know before the section is added to their own file.
-INSTRUCTIONS_NOTICE = """\
-These clients give their model permanent instructions from a file of yours. A
-section at its end can say how to use Intercom's tools; the rest of the file
-stays as it is, and 'agent-intercom init --remove' takes the section out again:
-{where}"""
+INSTRUCTIONS_NOTICE = (
+    "These clients give their model permanent instructions from a file of yours. A section at its end can say how to"
+    " use Intercom's tools; the rest of the file stays as it is, and 'agent-intercom init --remove' takes the section"
+    " out again:"
+)
 
 #: What a person must know to decide about an operator key.
-KEY_NOTICE = """
-With an operator key, only what you sign with a PIN is approved. Without one, a
-process of your account that types into your terminals (tmux, an editor's), or
-writes the database, could approve in your place. Recommended."""
+KEY_NOTICE = (
+    "With an operator key, only what you sign with a PIN is approved. Without one, a process of your account that types"
+    " into your terminals (tmux, an editor's), or writes the database, could approve in your place. Recommended."
+)
 NO_KEY = "no key was made: agent-intercom-ctl key create makes one"
 
 
@@ -94,14 +93,14 @@ def _offer_key() -> None:
     where = places()
     if ctl_sign.has_key(where) or not _is_terminal():
         return
-    print(KEY_NOTICE)
+    print("\n" + at_words(KEY_NOTICE, more=""))
     try:
         if input("Make an operator key? [Y/n] ").strip().casefold() in ("", "y", "yes"):
             ctl_key.create(where, None)
     except (EOFError, KeyboardInterrupt):
         print(f"\n{NO_KEY}")
     except (IntercomError, OSError, Refusal) as fault:
-        print(describe(fault), file=sys.stderr)
+        print(at_words(describe(fault), stream=sys.stderr), file=sys.stderr)
         if not ctl_sign.has_key(where):
             print(NO_KEY, file=sys.stderr)
 
@@ -135,7 +134,7 @@ def _run(args: argparse.Namespace, report: Report) -> int:
             _require_project(chosen, workspace, named)
         root = workspace if args.workspace else None
         lines, settings = configure(file, root, args.http, write=args.write, force=args.force)
-        report.lines += lines
+        report.say(*lines)
         token_file = _token_file(settings, write=args.write) if args.http is not None else None
     except (IntercomError, OSError) as error:
         report.fault(describe(error))
@@ -147,14 +146,17 @@ def _run(args: argparse.Namespace, report: Report) -> int:
             report.say(not_recorded)
         if added := sorted(own_files.own_directories()[0] - before):
             report.say(
-                f"recorded {' and '.join(added)} as yours, in {own_files.directories_file()}: from now on a server"
+                f"recorded {' and '.join(added)} as your own directories, in {own_files.directories_file()}: a server"
+                " that an agent starts takes your settings and keys only from directories in that list, because an"
+                " agent could set HOME or XDG_CONFIG_HOME to others"
             )
-            report.say("         that an agent starts takes your settings there")
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
     if chosen and settings.default_workspace_root is None and version_control_root(workspace) is None:
-        report.say("         under no version control: Intercom refuses an agent there if its client does not say in")
-        report.say("         which project it is. Run git init there, or set default_workspace_root")
+        report.say(
+            "         under no version control: Intercom refuses an agent there if its client does not say in which"
+            " project it is. Run git init there, or set default_workspace_root"
+        )
     served = settings if args.http is not None else None
     plans = [_plan(name, workspace, named, served, args.agent) for name in chosen]
     if args.write:
@@ -170,7 +172,7 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         report.say("no client was connected: add --client codex, for example, or --client all")
     if token_file is not None:
         report.say(f"\nThe token is in {token_file}, and in no other file. Where the client is started:\n")
-        report.say(f'  export {TOKEN_VARIABLE}="$(cat {shlex.quote(token_file)})"')
+        report.show(f'  export {TOKEN_VARIABLE}="$(cat {shlex.quote(token_file)})"')
     if args.write and all(done):
         report.next_steps = next_steps(plans, named, http=args.http is not None)
     if args.policy:
@@ -198,14 +200,14 @@ def next_steps(plans: Sequence[Plan], config: Path | None, *, http: bool) -> lis
     """Return the lines about what to do after the clients were connected; none without clients."""
     if not plans:
         return []
-    lines = []
+    lines: list[str] = []
     shared = [plan.title for plan in plans if plan.entry.location.is_in_project]
     if shared and not http and not init_clients.is_on_path(SERVER_NAME):
         program = init_clients.installed(SERVER_NAME)
-        lines += [
-            f"\n{' and '.join(shared)}: the project's file names {SERVER_NAME} without its directory, as others"
-            f" share it,\nand your PATH does not find it: add {os.path.dirname(program or sys.executable)} to it."
-        ]
+        lines += broken(
+            f"\n{' and '.join(shared)}: the project's file names {SERVER_NAME} without its directory, as others share"
+            f" it, and your PATH does not find it: add {os.path.dirname(program or sys.executable)} to it."
+        )
     options = ["--config", str(config)] if config else []
     inbox, serve = (
         shlex.join([name if init_clients.is_on_path(name) else init_clients.installed(name) or name, *words])
@@ -215,7 +217,8 @@ def next_steps(plans: Sequence[Plan], config: Path | None, *, http: bool) -> lis
     named = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
     first = ["Let the server run, which clients over HTTP do not start:", serve] if http else []
     steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", inbox]
-    return [*lines, *(f"  {step}" if number % 2 else f"\n{step}\n" for number, step in enumerate(steps))]
+    # The commands stay whole, to be copied.
+    return [*lines, *(f"  {step}" if number % 2 else f"\n{at_words(step)}\n" for number, step in enumerate(steps))]
 
 
 def _policy(workspace: Path, ipc_name: str, report: Report, *, write: bool) -> bool:
@@ -238,8 +241,8 @@ def _policy(workspace: Path, ipc_name: str, report: Report, *, write: bool) -> b
 
 def _remove(args: argparse.Namespace, workspace: Path, report: Report) -> int:
     lines, faults = init_clients.remove(_chosen(args.client), workspace)
-    report.lines += [*lines, f"kept     Intercom's own files: {places().config_file}, and {places().state_dir}"]
-    report.faults += faults
+    report.say(*lines, f"kept     Intercom's own files: {places().config_file}, and {places().state_dir}")
+    report.fault(*faults)
     return 1 if faults else 0
 
 
@@ -265,11 +268,22 @@ class Report:
         self.faults: list[str] = []
         self.next_steps: list[str] = []
 
-    def say(self, line: str) -> None:
-        self.lines.append(line)
+    def say(self, *texts: str) -> None:
+        """Add sentences to stdout."""
+        for text in texts:
+            self.lines += broken(text)
 
-    def fault(self, line: str) -> None:
-        self.faults.append(line)
+    def show(self, text: str) -> None:
+        """Add a text to stdout whose lines are not broken: what goes into a file, or is copied."""
+        self.lines.append(text)
+
+    def fault(self, *texts: str) -> None:
+        """Add sentences to stderr."""
+        for text in texts:
+            self.faults += broken(text, sys.stderr)
+
+    def show_fault(self, text: str) -> None:
+        self.faults.append(text)
 
     def print(self, code: int) -> int:
         """Print everything. Returns `code`, or 1 instead of 0 if stdout fails for another reason than a closed pipe."""
@@ -283,6 +297,20 @@ class Report:
                     self.fault(f"what was done could not be printed: {error.strerror}")
                     code = code or 1
         return code
+
+
+#: The word at the beginning of a line that says what was done. What follows it is in one column.
+_LABEL = re.compile(r"(?=.{8} )[a-z]+(?: [a-z]+)? +")
+
+
+def broken(text: str, stream: TextIO | None = None) -> list[str]:
+    """Return the lines of a text, each as `at_words` breaks it."""
+    found = []
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        start = len(label[0]) if label is not None and label.end() == 9 else len(line) - len(line.lstrip(" "))
+        found.append(at_words(line[start:], line[:start], " " * start, stream) if line else "")
+    return found
 
 
 # --- the clients' files ----------------------------------------------------------------------------------------------
@@ -354,8 +382,8 @@ def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
     missing = [plan.hooks for plan in plans if plan.hooks is not None and plan.misses_hooks]
     if args.hooks or args.no_hooks or not missing or not _is_terminal():
         return bool(args.hooks)
-    where = "\n".join(f"  {each.client.title}: {each.scope}\n    {path_of(each)}" for each in missing)
-    print(HOOKS_NOTICE.format(where=where))
+    before, after = HOOKS_NOTICE
+    print("\n".join([at_words(before, more=""), *_places(missing), at_words(after, more="")]))
     return agreed("Install these hooks?")
 
 
@@ -364,23 +392,29 @@ def _wants_instructions(args: argparse.Namespace, plans: list[Plan]) -> bool:
     missing = [plan.instructions for plan in plans if plan.instructions is not None and plan.misses_instructions]
     if args.instructions or args.no_instructions or not missing or not _is_terminal():
         return bool(args.instructions)
-    where = "\n".join(f"  {each.client.title}: {each.scope}\n    {each.path}" for each in missing)
-    print(INSTRUCTIONS_NOTICE.format(where=where))
+    print("\n".join([at_words(INSTRUCTIONS_NOTICE, more=""), *_places(missing)]))
     return agreed("Write these instructions?")
+
+
+def _places(files: Sequence[ClientFile]) -> list[str]:
+    """Return lines that say where files apply, and where they are."""
+    return [line for each in files for line in (f"  {each.client.title}: {each.scope}", f"    {path_of(each)}")]
 
 
 def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
     """Report what would be written."""
     report.say(f"\n{plan.title}: in {path_of(plan.entry)}\n")
-    report.say(f"{indented(snippet(plan.entry))}  {plan.entry.note}")
+    report.show(indented(snippet(plan.entry)).rstrip())
+    report.say(f"  {plan.entry.note}")
     if plan.hooks is not None and wanted.hooks:
         report.say(f"\n{plan.hooks.title}, {plan.hooks.scope}, with --hooks: in {path_of(plan.hooks)}\n")
-        report.say(f"{indented(snippet(plan.hooks))}  {plan.hooks.note}".rstrip())
+        report.show(indented(snippet(plan.hooks)).rstrip())
+        if plan.hooks.note:
+            report.say(f"  {plan.hooks.note}")
     if plan.permissions is not None:
         report.say(f"\n{plan.permissions.title}, {plan.permissions.scope}: in {path_of(plan.permissions)}\n")
-        report.say(indented(snippet(plan.permissions)).rstrip())
-    if denial := _denial(plan):
-        report.say(f"\n{denial}")
+        report.show(indented(snippet(plan.permissions)).rstrip())
+    _show_denial(plan, report, "\n")
     return True
 
 
@@ -389,8 +423,8 @@ def _show_instructions(plans: Sequence[Plan], report: Report, wanted: Wanted) ->
     files = [plan.instructions for plan in plans if plan.instructions is not None and plan.instructions.hides is None]
     if files and wanted.instructions:
         report.say("\nInstructions, in all your projects, with --instructions: in a section of\n")
-        report.lines += [f"  {each.path}  ({each.client.title})" for each in files]
-        report.say(f"\n{indented(INSTRUCTIONS)}".rstrip())
+        report.say(*(f"  {each.path}  ({each.client.title})" for each in files))
+        report.show(f"\n{indented(INSTRUCTIONS)}".rstrip())
 
 
 def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
@@ -402,7 +436,8 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
         report.fault(f"{plan.title}: {describe(error)}; nothing of it was changed")
         if isinstance(error, Unmergeable):
             for each in files:
-                report.fault(f"add by hand to {path_of(each)}:\n\n{indented(snippet(each))}")
+                report.fault(f"add by hand to {path_of(each)}:\n")
+                report.show_fault(indented(snippet(each)))
         return False
     for each, change in changes:
         if not change.changes:
@@ -423,26 +458,26 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
                 report.say(f"refused  {refusal.key} of {refusal.path} has {SERVER_NAME}: {refusal.remedy}")
     if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
-    if denial := _denial(plan):
-        report.say(f"no hooks {denial}")
+    _show_denial(plan, report, "no hooks ")
     if plan.instructions is not None and plan.instructions not in files:
         why = _why_none(plan.instructions)
         report.say(f"no text  {plan.title} is given no instructions on these tools ({why})")
     return True
 
 
-def _denial(plan: Plan) -> str:
-    """Say how the person restricts the own tools of a client without hooks; empty if there is no need, or no way."""
+def _show_denial(plan: Plan, report: Report, label: str) -> None:
+    """Say how the person restricts the own tools of a client without hooks, if that is necessary."""
     own, file = plan.entry.client.own_tools, path_of(plan.entry)
     if own is None:
-        return ""
+        return
     with contextlib.suppress(Unmergeable):
         if own.are_restricted(parse(glance(file), toml=plan.entry.location.is_toml)):
-            return ""
-    return (
-        f"{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To restrict them,"
-        f" add to {file}:\n\n{indented(json.dumps(own.deny, indent=2))}".rstrip()
+            return
+    report.say(
+        f"{label}{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To restrict"
+        f" them, add to {file}:\n"
     )
+    report.show(indented(json.dumps(own.deny, indent=2)).rstrip())
 
 
 def _why_none(file: InstructionsFile) -> str:

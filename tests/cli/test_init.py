@@ -496,17 +496,44 @@ def test_every_client_has_a_page() -> None:
     assert {file.stem for file in (DOCS / "how-to/clients").glob("*.md")} == set(CLIENTS)
 
 
+@pytest.mark.parametrize("words", [(), ("--write",)])
+def test_on_a_terminal_its_sentences_end_between_words_and_what_goes_into_files_stays(
+    own_home: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--client", "opencode", "--client", "codex", "--workspace", own_home / "project"]
+    assert init_with(*words, *at, "--no-hooks") == 0
+    sentence = "opencode's own tools write and run without asking, and Intercom has no hooks for it. To restrict them,"
+    piped = capsys.readouterr().out
+    assert sentence in piped
+    assert init_with("--remove") == 0
+    own_config(own_home).unlink(missing_ok=True)
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert init_with(*words, *at, "--no-hooks") == 0
+    shown = capsys.readouterr().out
+    assert sentence not in shown
+    assert shown.split() == piped.split()
+    said = [line for line in shown.splitlines() if "without asking" in line or "Optional:" in line]
+    assert len(said) >= 2
+    assert max(map(len, said)) <= 50
+    assert '      "edit": "deny",\n      "bash": "ask"\n' in shown
+    if words:
+        assert "\nno hooks opencode's own tools write and run\n         without asking" in shown
+
+
 def test_it_says_that_it_recorded_directories_that_are_not_the_default_ones(
     own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator = Recognised(Who.OPERATOR, "", Origin("ctl"))
     monkeypatch.setattr(processes, "recognise", lambda *_: operator)
     assert init_with("--write") == 0
-    assert "as yours" not in capsys.readouterr().out
+    assert "as your own directories" not in capsys.readouterr().out
     for part in ("config", "state"):
         monkeypatch.setenv(f"XDG_{part.upper()}_HOME", str(own_home / part))
     added = f"{own_home}/config/agent-intercom and {own_home}/state/agent-intercom"
-    said = f"recorded {added} as yours, in {own_home}/.local/state/agent-intercom/own-directories: from now on"
+    file = f"{own_home}/.local/state/agent-intercom/own-directories"
+    said = f"recorded {added} as your own directories, in {file}: a server that an agent starts takes your settings and"
     for is_told in (True, False):
         assert init_with("--write") == 0
         assert (said in capsys.readouterr().out) is is_told

@@ -153,6 +153,14 @@ class Entry(NamedTuple):
     open_lists: tuple[str, ...] = ()
 
 
+def call_wait_note(name: str) -> str:
+    """Return what a person may set if their client's file lets a call last longer than the default of Intercom."""
+    return (
+        f'Optional: [clients."{name}"] call_wait_seconds in Intercom\'s configuration sets how long one call waits for'
+        " you before it returns and the agent calls again."
+    )
+
+
 def bearer(value: str, *, token: bool, **others: str) -> JsonObject:
     """Return an entry's headers: `others`, and the token as the client names it, if one is required."""
     headers = {**others, **({"Authorization": f"Bearer {value}"} if token else {})}

@@ -19,6 +19,7 @@ from intercom.agents.clients.client import (
     Probe,
     ProbeRun,
     Timeout,
+    call_wait_note,
 )
 from intercom.model.json_types import JsonObject
 
@@ -82,7 +83,7 @@ CLIENT = Client(
         "mcp_servers",
         _stdio,
         _http,
-        'To use the long time-out, set [clients."codex"] call_wait_seconds in Intercom\'s configuration.',
+        call_wait_note("codex"),
         timeout=Timeout("tool_timeout_sec", 1.0, 300.0),
         open_lists=("env_vars",),
     ),

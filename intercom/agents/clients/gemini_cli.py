@@ -16,6 +16,7 @@ from intercom.agents.clients.client import (
     Location,
     Timeout,
     bearer,
+    call_wait_note,
 )
 from intercom.model.json_types import JsonObject
 
@@ -42,8 +43,7 @@ CLIENT = Client(
         "mcpServers",
         _stdio,
         _http,
-        'Gemini CLI works only in directories that you trust. To use the long time-out, set [clients."gemini-cli"]'
-        " call_wait_seconds in Intercom's configuration.",
+        f"Gemini CLI works only in directories that you trust. {call_wait_note('gemini-cli')}",
         timeout=Timeout("timeout", 0.001, 600.0),
     ),
     instructions=Instructions(Location(".gemini/GEMINI.md", ".", "GEMINI_CLI_HOME")),

@@ -12,6 +12,7 @@ from intercom.agents.clients.client import (
     Location,
     Timeout,
     bearer,
+    call_wait_note,
 )
 from intercom.model.json_types import JsonObject
 
@@ -38,7 +39,7 @@ CLIENT = Client(
         "mcpServers",
         _stdio,
         _http,
-        'To use the long time-out, set [clients."qwen-code"] call_wait_seconds in Intercom\'s configuration.',
+        call_wait_note("qwen-code"),
         timeout=Timeout("timeout", 0.001, 600.0),
     ),
     instructions=Instructions(Location("QWEN.md", ".qwen", "QWEN_HOME")),

@@ -112,7 +112,8 @@ def examine_own_tools(project: Path) -> Iterator[Finding]:
             continue
         if not are_restricted:
             text = f"{client.title}'s own tools write and run without asking: Intercom sees only what the agent brings"
-            yield Finding("own tools", State.WARN, text, f"put {json.dumps(own.deny)[1:-1]} into {file}")
+            advice = f"let agent-intercom init --write --client {client.name} add rules in your terminal"
+            yield Finding("own tools", State.WARN, text, f"{advice}, or put {json.dumps(own.deny)[1:-1]} into {file}")
 
 
 def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:

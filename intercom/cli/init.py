@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -30,10 +29,17 @@ from intercom.cli.init_clients import (
     project_at,
     snippet,
 )
-from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, indented, parse
+from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, indented
 from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
-from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusals
+from intercom.cli.init_permissions import (
+    OwnToolsFile,
+    PermissionsFile,
+    joined,
+    own_tools_file,
+    permissions_file,
+    refusals,
+)
 from intercom.cli.parser import close
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
@@ -53,6 +59,12 @@ HOOKS_NOTICE = (
     "Permission hooks make a client ask Intercom before its own tools write or run anything. They apply:",
     "If agent-intercom cannot be started (it was removed, or moved), an installed hook denies every such use: before"
     " you remove the program, run 'agent-intercom init --remove'.",
+)
+
+#: What a person must know before rules restrict a client's own tools: a sentence for each client, and the question.
+OWN_TOOLS_NOTICE = (
+    "{title}'s own tools write and run without asking, and Intercom has no hooks for it. With these rules it brings its"
+    " changes to Intercom, and what is 'ask' it asks you itself. They apply {scope}, in {file}:"
 )
 
 #: What a person must know before the section is added to their own file.
@@ -160,10 +172,14 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     served = settings if args.http is not None else None
     plans = [_plan(name, workspace, named, served, args.agent) for name in chosen]
     if args.write:
-        wanted = Wanted(hooks=_wants_hooks(args, plans), instructions=_wants_instructions(args, plans))
+        wanted = Wanted(
+            hooks=_wants_hooks(args, plans),
+            own_tools=_wants_rules(args, plans),
+            instructions=_wants_instructions(args, plans),
+        )
         done = [_write(plan, report, wanted) for plan in plans]
     else:
-        wanted = Wanted(hooks=not args.no_hooks, instructions=not args.no_instructions)
+        wanted = Wanted(hooks=not args.no_hooks, own_tools=False, instructions=not args.no_instructions)
         done = [_show(plan, report, wanted) for plan in plans]
         _show_instructions(plans, report, wanted)
     if not args.write and not chosen:
@@ -321,6 +337,7 @@ class Wanted:
     """What a person wants beside a client's entry."""
 
     hooks: bool
+    own_tools: bool
     instructions: bool
 
 
@@ -332,6 +349,7 @@ class Plan:
     hooks: HooksFile | None
     instructions: InstructionsFile | None
     permissions: PermissionsFile | None
+    own_tools: OwnToolsFile | None
 
     @property
     def title(self) -> str:
@@ -359,6 +377,8 @@ class Plan:
             parts.append(self.hooks)
         if self.permissions is not None:
             parts.append(self.permissions)
+        if wanted.own_tools and self.own_tools is not None and self.own_tools.can_be_added():
+            parts.append(self.own_tools)
         found: list[ClientFile] = [*joined(parts)]
         file = self.instructions
         if file is not None and file.hides is None and (wanted.instructions or file.is_installed()):
@@ -374,6 +394,7 @@ def _plan(name: str, workspace: Path, config: Path | None, http: Config | None, 
         hooks_file(client, workspace, config),
         instructions_file(client, workspace),
         permissions_file(client, workspace),
+        own_tools_file(client, workspace),
     )
 
 
@@ -385,6 +406,17 @@ def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
     before, after = HOOKS_NOTICE
     print("\n".join([at_words(before, more=""), *_places(missing), at_words(after, more="")]))
     return agreed("Install these hooks?")
+
+
+def _wants_rules(args: argparse.Namespace, plans: list[Plan]) -> bool:
+    """Tell whether to restrict the own tools of clients without hooks: only if a person says so at the prompt."""
+    files = [plan.own_tools for plan in plans if plan.own_tools is not None and plan.own_tools.can_be_added()]
+    if args.no_hooks or not files or not _is_terminal():
+        return False
+    for each in files:
+        print(at_words(OWN_TOOLS_NOTICE.format(title=each.client.title, scope=each.scope, file=path_of(each)), more=""))
+        print(indented(json.dumps(each.own_tools.deny, indent=2)), end="")
+    return agreed("Add these rules?")
 
 
 def _wants_instructions(args: argparse.Namespace, plans: list[Plan]) -> bool:
@@ -467,17 +499,15 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
 
 def _show_denial(plan: Plan, report: Report, label: str) -> None:
     """Say how the person restricts the own tools of a client without hooks, if that is necessary."""
-    own, file = plan.entry.client.own_tools, path_of(plan.entry)
-    if own is None:
+    file = plan.own_tools
+    if file is None or not file.is_missing():
         return
-    with contextlib.suppress(Unmergeable):
-        if own.are_restricted(parse(glance(file), toml=plan.entry.location.is_toml)):
-            return
+    asks = ", or let init --write ask you on a terminal" if file.can_be_added() else ""
     report.say(
         f"{label}{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To restrict"
-        f" them, add to {file}:\n"
+        f" them, add to {path_of(file)}{asks}:\n"
     )
-    report.show(indented(json.dumps(own.deny, indent=2)).rstrip())
+    report.show(indented(json.dumps(file.own_tools.deny, indent=2)).rstrip())
 
 
 def _why_none(file: InstructionsFile) -> str:

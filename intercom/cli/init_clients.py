@@ -39,7 +39,7 @@ from intercom.agents.clients.client import (
 )
 from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, parse, table
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
-from intercom.cli.init_permissions import joined, permissions_file
+from intercom.cli.init_permissions import joined, own_tools_file, permissions_file
 from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
@@ -573,6 +573,9 @@ def _remove(client: Client, workspace: Path) -> list[str]:
         lines += [line] if line else []
         directories += entry.directories if entry is not None else ()
     commit([*changes, *([_saved(entries)] if entries != record else [])])
+    rules = own_tools_file(client, workspace)
+    if rules is not None and changes and rules.is_installed():
+        lines.append(f"kept     {rules.title}, in {path_of(rules)}: without them, these write and run without asking")
     for directory in [*reversed(directories), str(backup_directory())]:
         # Only an empty one goes.
         with contextlib.suppress(OSError):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from intercom.agents.clients.client import SERVER_NAME, Client, Location, Permissions, ProjectRecord
-from intercom.cli.init_files import DocumentFile, Unmergeable, describe, parse, table
+from intercom.agents.clients.client import SERVER_NAME, Client, Location, OwnTools, Permissions, ProjectRecord
+from intercom.cli.init_files import DocumentFile, Unmergeable, describe, glance, parse, table
 from intercom.local.file_replacement import read
 from intercom.model.json_types import Json, JsonObject
 
@@ -85,6 +85,69 @@ class PermissionsFile(DocumentFile):
 
 
 @frozen
+class OwnToolsFile(DocumentFile):
+    """The rules that restrict a client's own tools, in the file of its entry.
+
+    A rule of the person's for one of these tools stays. `init --remove` leaves the rules in a file that has changed
+    since: what an agent may do does not grow by the way.
+    """
+
+    client: Client
+    own_tools: OwnTools
+    project: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.client.title}'s rules on its own tools"
+
+    @property
+    def location(self) -> Location:
+        return self.client.entry.file
+
+    @property
+    def scope(self) -> str:
+        return "in this project only" if self.location.is_in_project else "in all your projects"
+
+    def put(self, document: JsonObject) -> None:
+        for name, rules in self.own_tools.deny.items():
+            assert isinstance(rules, dict)
+            document[name] = {**rules, **table(document, name)}
+
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
+        pass
+
+    def is_empty(self, document: JsonObject) -> bool:
+        return not document
+
+    def is_missing(self) -> bool:
+        """Whether nothing restricts these tools. False for a file that cannot be read."""
+        document = self._document()
+        return document is not None and not self.own_tools.are_restricted(document)
+
+    def can_be_added(self) -> bool:
+        """Whether the rules are missing, and would restrict these tools."""
+        document = self._document()
+        if document is None or not self.is_missing():
+            return False
+        try:
+            self.put(document)
+        except Unmergeable:
+            return False
+        return self.own_tools.are_restricted(document)
+
+    def is_installed(self) -> bool:
+        """Whether the file has these very rules."""
+        document = self._document() or {}
+        return all(document.get(name) == rules for name, rules in self.own_tools.deny.items())
+
+    def _document(self) -> JsonObject | None:
+        try:
+            return parse(glance(self.location.file(self.project)), toml=self.location.is_toml)
+        except Unmergeable:
+            return None
+
+
+@frozen
 class SettingsFile(DocumentFile):
     """One file of a client in which several parts of it are Intercom's."""
 
@@ -105,6 +168,10 @@ class SettingsFile(DocumentFile):
         return self.parts[0].scope
 
     @property
+    def mode(self) -> int:
+        return self.parts[0].mode
+
+    @property
     def note(self) -> str:
         return " ".join(filter(None, (part.note for part in self.parts)))
 
@@ -116,6 +183,9 @@ class SettingsFile(DocumentFile):
         for part in self.parts:
             part.take(document, before)
 
+    def entry_of(self, document: JsonObject) -> JsonObject | None:
+        return next((entry for part in self.parts if (entry := part.entry_of(document)) is not None), None)
+
     def is_empty(self, document: JsonObject) -> bool:
         return any(part.is_empty(document) for part in self.parts)
 
@@ -123,6 +193,11 @@ class SettingsFile(DocumentFile):
 def permissions_file(client: Client, project: Path) -> PermissionsFile | None:
     """Return what a client's settings should permit; None if it needs no permission there."""
     return None if client.permissions is None else PermissionsFile(client, client.permissions, project)
+
+
+def own_tools_file(client: Client, project: Path) -> OwnToolsFile | None:
+    """Return the rules that restrict a client's own tools; None if it needs none, or has none."""
+    return None if client.own_tools is None else OwnToolsFile(client, client.own_tools, project)
 
 
 def joined(files: Sequence[DocumentFile]) -> list[DocumentFile]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents.clients import CLIENTS, HOOKED, hooks_of
-from intercom.cli import doctor_checks
+from intercom.cli import doctor_checks, init
 from intercom.cli.doctor_checks import State
 from intercom.cli.init_clients import HooksFile, path_of, put_into, snippet
 from intercom.cli.init_files import Unmergeable
@@ -197,7 +197,8 @@ def test_init_and_doctor_say_how_to_restrict_the_tools_of_a_client_without_hooks
     [found] = doctor_checks.examine_own_tools(project)
     file = entry_file("opencode", project)
     assert found.state is State.WARN
-    assert found.advice == f'put "permission": {{"edit": "deny", "bash": "ask"}} into {file}'
+    assert found.advice.startswith("let agent-intercom init --write --client opencode add rules in your terminal, or ")
+    assert found.advice.endswith(f'or put "permission": {{"edit": "deny", "bash": "ask"}} into {file}')
     document = json.loads(file.read_text())
     for rules, is_restricted in [
         ({"edit": "deny", "bash": "ask"}, True),
@@ -211,6 +212,56 @@ def test_init_and_doctor_say_how_to_restrict_the_tools_of_a_client_without_hooks
         file.write_text(json.dumps({**document, "permission": rules}))
         assert [*doctor_checks.examine_own_tools(project)] == ([] if is_restricted else [found])
     assert init_with("--write", "--client", "opencode") == 0
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_on_a_terminal_it_offers_the_rules_of_a_client_without_hooks(
+    own_home: Path,
+    answer: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = own_home / "project"
+    asked: list[str] = []
+    monkeypatch.setattr(init, "_is_terminal", lambda: True)
+    monkeypatch.setattr(init, "agreed", lambda question: (asked.append(question), answer)[1])
+    words = ("--write", "--client", "opencode", "--no-instructions", "--no-key")
+    file = entry_file("opencode", project)
+    file.parent.mkdir(parents=True)
+    old = '{"permission": {"webfetch": "ask"}}'
+    file.write_text(old)
+    assert init_with(*words, "--no-hooks") == 0
+    assert not asked
+    capsys.readouterr()
+    assert init_with(*words) == 0
+    assert asked == ["Add these rules?"]
+    rules = {"edit": "deny", "bash": "ask"} if answer else {}
+    assert json.loads(file.read_text())["permission"] == {**rules, "webfetch": "ask"}
+    assert bool([*doctor_checks.examine_own_tools(project)]) is not answer
+    assert ("To restrict them, add to" in capsys.readouterr().out) is not answer
+    assert init_with("--remove", "--client", "opencode") == 0
+    assert file.read_text() == old
+
+
+def test_rules_of_the_persons_stay_and_init_does_not_take_out_what_restricts(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = entry_file("opencode", own_home / "project")
+    monkeypatch.setattr(init, "_is_terminal", lambda: True)
+    monkeypatch.setattr(init, "agreed", lambda _question: True)
+    words = ("--write", "--client", "opencode", "--no-instructions", "--no-key")
+    file.parent.mkdir(parents=True)
+    for mine in ("allow", {"edit": "allow"}):
+        file.write_text(json.dumps({"permission": mine}))
+        assert init_with(*words) == 0
+        assert json.loads(file.read_text())["permission"] == mine
+    file.write_text("{}")
+    assert init_with(*words) == 0
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"theme": "x"}))
+    capsys.readouterr()
+    assert init_with("--remove", "--client", "opencode") == 0
+    assert f"kept     opencode's rules on its own tools, in {file}" in capsys.readouterr().out
+    assert json.loads(file.read_text()) == {"permission": {"edit": "deny", "bash": "ask"}, "theme": "x"}
 
 
 def test_doctor_says_who_may_do_without_asking(own_home: Path) -> None:

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from intercom._version import __version__, version_tuple
 from intercom.agents.clients import CLIENTS
+from intercom.agents.shim import launch
 from intercom.cli import ctl_draw, ctl_sign, doctor_checks, doctor_clients
 from intercom.cli.ctl_text import clean, count
 from intercom.cli.doctor_checks import Finding, State
@@ -43,6 +44,9 @@ _ROOM = 100 * 1024 * 1024
 #: Seconds that a running server has to answer.
 _PATIENCE = 2.0
 
+#: Seconds to wait for a server that is being started.
+START_SECONDS = 10.0
+
 
 def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd: str) -> list[Finding]:
     """Run every check, in the order in which a start needs them. Arguments are as on the command line.
@@ -54,6 +58,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings += found
     if where is None:
         return findings
+    _await_server(where)
     findings += _directories(where)
     findings += doctor_checks.examine_own_directories(where)
     database = config_file.database_path(settled, where)
@@ -77,6 +82,17 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings += doctor_checks.examine_own_tools(project)
     findings.append(doctor_clients.examine_terminal(settled, database, has_key=ctl_sign.has_key(where)))
     return findings
+
+
+def _await_server(where: Places) -> None:
+    """Wait for a server that is being started or replaced at this moment. Until it is ready, the checks would judge
+    what is missing, or the server that it replaces."""
+    if not launch.is_claimed(where):
+        return
+    print(f"a server is starting: waiting for it, at most {START_SECONDS:.0f} s", file=sys.stderr)
+    deadline = time.monotonic() + START_SECONDS
+    while launch.is_claimed(where) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _installation() -> Finding:

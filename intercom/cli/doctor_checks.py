@@ -56,7 +56,8 @@ def examine_agents(config: Config) -> Finding:
     """Look for `host_cli` as a server with this environment would."""
     subject = "agents to start"
     if config.host_cli is None:
-        return Finding(subject, State.OK, "no host_cli is set: none can be started from Slack or ctl")
+        advice = 'to let ctl, Slack and the page start them, set host_cli in the configuration (host_cli = "claude")'
+        return Finding(subject, State.OK, "no host_cli is set: agents are started by hand only", advice)
     try:
         program = find_program(config.host_cli, environment(os.environ))
     except ConfigError as fault:

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from intercom._version import __version__
+from intercom.agents.shim import launch
 from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
 from intercom.local import lock, own_files
@@ -42,6 +44,31 @@ def written(path: str | Path, text: str, mode: int = 0o600) -> Path:
     file.write_text(text)
     file.chmod(mode)
     return file
+
+
+def test_it_waits_for_a_server_that_is_being_started(
+    where: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = launch.claim(where)
+    assert claim is not None
+    checked = doctor._database
+    judged_claimed: list[bool] = []
+    monkeypatch.setattr(
+        doctor, "_database", lambda path: judged_claimed.append(launch.is_claimed(where)) or checked(path)
+    )
+    # The first moment that it sleeps is when the server is ready.
+    monkeypatch.setattr(time, "sleep", lambda _seconds: os.close(claim))
+    look(where)
+    assert judged_claimed == [False]
+    assert capsys.readouterr().err == "a server is starting: waiting for it, at most 10 s\n"
+    look(where)
+    assert not capsys.readouterr().err
+    claim = launch.claim(where)
+    assert claim is not None
+    monkeypatch.setattr(doctor, "START_SECONDS", 0.0)
+    look(where)
+    assert judged_claimed == [False, False, True], "it does not wait for ever"
+    os.close(claim)
 
 
 def test_a_machine_that_never_ran_it_has_no_fault_and_is_told_to_connect_a_client(where: Places) -> None:
@@ -286,7 +313,7 @@ def serving(where: Places) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("config", "state", "says"),
     [
-        (Config(), State.OK, "no host_cli is set"),
+        (Config(), State.OK, "no host_cli is set: agents are started by hand only"),
         (Config(host_cli="sh", host_cli_args=("-x",)), State.OK, "/sh -x"),
         (Config(host_cli="no-such-agent"), State.FAULT, "not found in the server's PATH"),
         (Config(host_cli="sh", spawn=SpawnSettings(environment=("NO_SUCH_KEY",))), State.WARN, "NO_SUCH_KEY"),

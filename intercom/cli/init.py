@@ -159,8 +159,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         if added := sorted(own_files.own_directories()[0] - before):
             report.say(
                 f"recorded {' and '.join(added)} as your own directories, in {own_files.directories_file()}: a server"
-                " that an agent starts takes your settings and keys only from directories in that list, because an"
-                " agent could set HOME or XDG_CONFIG_HOME to others"
+                " that an agent starts takes your settings and keys only from these and the default ones, because an"
+                " agent could set XDG_CONFIG_HOME, for example, to a directory of its own"
             )
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")

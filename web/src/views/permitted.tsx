@@ -26,7 +26,7 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
     queryFn: async ({ signal }) =>
       grantsOf(await inbox.api.command("grants", isAll ? { everything: true } : {}, signal)),
     refetchInterval: INTERVAL,
-    // What is asked about a grant stays while others come or go.
+    // What is listed stays while the other list is read.
     placeholderData: (before) => before,
   });
   const policies = useQuery({
@@ -91,7 +91,6 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
 function GrantRow({ grant }: { grant: Grant }) {
   const inbox = useInbox();
   const now = useNow(1_000);
-  const [isAsked, setAsked] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const busy = useRef(false);
   const left = (Date.parse(grant.until) - now) / 1000;
@@ -114,7 +113,6 @@ function GrantRow({ grant }: { grant: Grant }) {
     await inbox.queries.invalidateQueries({ queryKey: ["permits"] });
     busy.current = false;
     setBusy(false);
-    setAsked(false);
   };
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-2 px-3 py-2">
@@ -126,27 +124,17 @@ function GrantRow({ grant }: { grant: Grant }) {
         </span>
         <span className="text-xs text-muted-foreground">from “{oneLine(grant.title)}”</span>
       </span>
-      {grant.over === null &&
-        !inbox.cannotDecide &&
-        (isAsked ? (
-          <span className="flex gap-2">
-            <Button size="touch" variant="destructive" disabled={isBusy} autoFocus onClick={() => void revoke()}>
-              Revoke now
-            </Button>
-            <Button size="touch" variant="ghost" onClick={() => setAsked(false)}>
-              Keep
-            </Button>
-          </span>
-        ) : (
-          <Button
-            size="touch"
-            variant="outline"
-            aria-label={`Revoke: ${oneLine(grant.covers)}`}
-            onClick={() => setAsked(true)}
-          >
-            Revoke
-          </Button>
-        ))}
+      {grant.over === null && !inbox.cannotDecide && (
+        <Button
+          size="touch"
+          variant="outline"
+          aria-label={`Revoke: ${oneLine(grant.covers)}`}
+          disabled={isBusy}
+          onClick={() => void revoke()}
+        >
+          Revoke
+        </Button>
+      )}
     </li>
   );
 }

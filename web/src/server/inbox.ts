@@ -598,7 +598,10 @@ export class Inbox {
     }
     const comments = this.board.fitting(card);
     if (comments.length === 0) {
-      return this.say("info", "write a comment first: on a line's number, or with the key m; or use reject");
+      return this.say(
+        "info",
+        "no changes requested: click the number of a line in the diff to write a comment, or press m; reject needs none",
+      );
     }
     this.begin([{ ...act, comments }], typedAt);
   }

@@ -213,7 +213,7 @@ function TextBar() {
     >
       <label className="flex flex-col gap-1 text-[0.8125rem] font-medium">
         <span className="[overflow-wrap:anywhere]">
-          {upper(label(first.word))}{" "}
+          {upper(label(first.word))} {first.word === CHANGES.word && "to "}
           {asked.acts.length > 1 ? count(asked.acts.length, "request") : `“${oneLine(first.card?.title ?? "")}”`}
         </span>
         <span className="font-normal text-muted-foreground">{ASKS[first.word] ?? "With what text?"}</span>
@@ -309,7 +309,7 @@ function BackBar(props: { acts: readonly Act[]; state: string; back: string; isB
   const about =
     props.acts.length > 1
       ? count(props.acts.length, "decision")
-      : `${upper(label(first.word))} ${first.word === CHANGES.word ? "for " : partOf(first)}“${oneLine(first.card?.title ?? short(first.session?.id ?? ""))}”`;
+      : `${upper(label(first.word))} ${first.word === CHANGES.word ? "to " : partOf(first)}“${oneLine(first.card?.title ?? short(first.session?.id ?? ""))}”`;
   return (
     <div
       className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6"

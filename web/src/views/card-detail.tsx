@@ -133,6 +133,14 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
                 <h2 className="text-[0.8125rem] font-medium">
                   {card.diffFromAgent ? "The agent's own text of the change" : count(card.files.length, "file")}
                 </h2>
+                {card.amendable && model.fits && mayDecide(inbox.me?.role ?? "") && (
+                  <span className="text-xs text-muted-foreground">
+                    Click a line’s number to comment on it
+                    <span className="hidden md:inline">
+                      , or press <Kbd>m</Kbd>
+                    </span>
+                  </span>
+                )}
                 {whole.why === "" && (
                   <Button
                     variant="outline"

@@ -363,7 +363,7 @@ function LineNumber(props: { number: number | null; digits: number; onComment?: 
       style={width}
       className={cn(
         className,
-        "outline-none hover:bg-primary hover:text-primary-foreground focus-visible:ring-2 focus-visible:ring-ring",
+        "cursor-pointer underline decoration-dotted underline-offset-4 outline-none hover:bg-primary hover:text-primary-foreground focus-visible:ring-2 focus-visible:ring-ring",
       )}
       aria-label={`Comment on line ${number}`}
       title="Comment on this line"

@@ -269,7 +269,7 @@ const Menu = memo(function Menu({ me, onHelp }: { me: Me; onHelp: () => void }) 
         </DropdownMenuLabel>
         <DropdownMenuSeparator />
         <DropdownMenuItem onSelect={onHelp}>
-          <CircleHelpIcon aria-hidden /> Keys
+          <CircleHelpIcon aria-hidden /> Keyboard shortcuts
         </DropdownMenuItem>
         <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
           <ShieldCheckIcon aria-hidden /> Rules and grants

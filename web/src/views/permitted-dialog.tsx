@@ -22,10 +22,9 @@ export default function PermittedDialog({ onClose }: { onClose: () => void }) {
           </DialogDescription>
         </DialogHeader>
         <div
-          tabIndex={0}
           role="region"
           aria-label="What passes without you"
-          className="flex min-h-0 flex-col gap-5 overflow-y-auto rounded-md p-1 text-[0.8125rem] outline-none focus-visible:ring-2 focus-visible:ring-ring"
+          className="flex min-h-0 flex-col gap-5 overflow-y-auto p-1 text-[0.8125rem]"
         >
           <Permitted />
         </div>

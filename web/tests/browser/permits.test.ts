@@ -78,6 +78,10 @@ const test = atStandin.extend<{ known: Known }>({
   ],
 });
 
+/** The label of the control that has the focus. */
+const focusedName = (page: Page): Promise<string> =>
+  page.evaluate(() => document.activeElement?.closest("label")?.textContent?.trim() ?? "");
+
 const dialog = (page: Page): Locator => page.getByRole("dialog");
 
 function grantEntry(more: JsonObject = {}): JsonObject {
@@ -218,6 +222,7 @@ test("what passes is listed, and one click revokes a grant, once", async ({ serv
   await row.getByText("session s1 · 2 of 10 used · ends in 9 min").waitFor();
   await row.getByText("by alex (slack)").waitFor();
   await dialog(page).getByText("Lets pass: 2 write patterns").waitFor();
+  await expect.poll(() => focusedName(page)).toBe("also those that have ended");
   await dialog(page).getByText("in force, accepted by alex (ctl)").waitFor();
   expect(await dialog(page).getByText("old ones").count()).toBe(0);
   await dialog(page).getByRole("checkbox", { name: "also those that have ended" }).click();

@@ -12,7 +12,7 @@ import { lazyView } from "@/lib/lazy";
 import { cn } from "@/lib/utils";
 import { SESSION_KEYS, SIGNED, type Key } from "@/model/keys";
 import { age } from "@/model/time";
-import { count, oneLine } from "@/model/visible";
+import { count, oneLine, short } from "@/model/visible";
 import { sessionsOf, type Session } from "@/model/wire";
 import { useAllSessions, useMayAct } from "@/server/agents";
 import { inbox, sentence, useInbox } from "@/server/inbox";
@@ -157,6 +157,7 @@ function Row(props: { session: Session; isSelected: boolean; onSelect: () => voi
   const { session } = props;
   const { board } = useInbox();
   const now = useNow(5_000);
+  const since = age(session.updatedAt, now);
   const done = session.progress.filter((item) => item.status === "done").length;
   const waiting = board.ofSession(session.id).length;
   return (
@@ -170,7 +171,8 @@ function Row(props: { session: Session; isSelected: boolean; onSelect: () => voi
         <span className="flex w-full items-center gap-2">
           <StatusMark session={session} />
           {waiting > 0 && <span className="text-xs text-muted-foreground">{waiting} waiting</span>}
-          <span className="ml-auto text-xs text-muted-foreground">{age(session.updatedAt, now)}</span>
+          <code className="ml-auto font-mono text-xs text-muted-foreground">{short(session.id)}</code>
+          <span className="text-xs text-muted-foreground">{since && `${since} ago`}</span>
         </span>
         <span className="truncate font-medium">
           {baseName(session.workspaceRoot)}

@@ -57,6 +57,17 @@ describe("a session", () => {
     await page.getByRole("button", { name: /terminated/ }).waitFor();
   });
 
+  test("is told apart from others like it in the list, by its id and how long ago it was active", async ({
+    server,
+    visit,
+  }) => {
+    const old = new Date(Date.now() - 7_260_000).toISOString();
+    server.sessions.push(sessionEntry({ session_id: "719939cd-0746-4b9e-8059-7c3891f8af05", updated_at: old }));
+    const page = await visit({ path: "/sessions" });
+    await page.getByRole("button", { name: /5e551011.* ago/ }).waitFor();
+    await page.getByRole("button", { name: /719939cd 2 h ago/ }).waitFor();
+  });
+
   test("that is not there is said to be gone", async ({ visit }) => {
     const page = await visit({ path: "/sessions/nobody" });
     await page.getByText("There is no such session").waitFor();

@@ -17,9 +17,16 @@ export interface Act {
   card: Card | null;
   session: Session | null;
   wants: Key["wants"];
-  /** The hunks to approve, if they are not all; what the agent is told of that, and the card that this makes, both as
-   *  the server says it. */
-  hunks?: { numbers: readonly number[]; total: number; shown: string; told: string | null; card: Card };
+  /** The hunks to approve, if they are not all, and the person's note to the agent; what the agent is told of that, and
+   *  the card that this makes, both as the server says it. */
+  hunks?: {
+    numbers: readonly number[];
+    total: number;
+    shown: string;
+    note?: string;
+    told: string | null;
+    card: Card;
+  };
   comments?: readonly Comment[];
   edit?: Edit;
   /** The id of the decision that was sent, as the server recorded it. */
@@ -64,6 +71,9 @@ export const idOf = (act: Act): string => act.card?.id ?? act.session?.id ?? "";
 /** Where what is written for a word about cards or sessions is kept. */
 export const draftOf = (word: string, ...ids: readonly string[]): string => [word, ...ids].join(" ");
 
+/** Where the note to the agent is kept that goes with the approval of a part. */
+export const noteOf = (cardId: string): string => draftOf("note", cardId);
+
 /** Return the command and the fields of the request for an action. `text` is what the person wrote. */
 export function requestOf(act: Act, text: string | null): { command: string; fields: JsonObject } {
   const fields: JsonObject = { id: idOf(act) };
@@ -76,6 +86,7 @@ export function requestOf(act: Act, text: string | null): { command: string; fie
   if (act.hunks) {
     fields["hunks"] = act.hunks.numbers.join(",");
     fields["shown"] = act.hunks.shown;
+    if (act.hunks.note) fields["text"] = act.hunks.note;
   }
   // If it was taken back and decided again meanwhile, the later decision stays.
   if (command === TAKE_BACK && act.decisionId) fields["decision_id"] = act.decisionId;

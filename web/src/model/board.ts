@@ -686,6 +686,7 @@ export class Board {
     if (isDone && act.card) {
       this.#comments.delete(act.card.id);
       if (text) this.#forgetDrafts(act.word, act.card.id);
+      if (act.hunks) this.#forgetDrafts("note", act.card.id);
       if (act.edit) this.#forgetDrafts("edit", act.card.id);
     }
     this.revision += 1;

@@ -3,7 +3,7 @@
 import { QueryClient, type InvalidateQueryFilters } from "@tanstack/react-query";
 import { useReducer, useSyncExternalStore } from "react";
 import { Drawing, useDrawing } from "../lib/drawing";
-import { draftOf, nameOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
+import { draftOf, nameOf, noteOf, requestOf, shownOf, TAKE_BACK, type Act } from "../model/act";
 import { Board, contentOf, LATE, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
@@ -560,7 +560,8 @@ export class Inbox {
     const version = this.board.version;
     try {
       const shown = card.proposalHash ?? "";
-      const fields = { id: card.id, hunks: numbers.join(","), shown };
+      const note = (this.drafts.get(noteOf(card.id)) ?? "").trim();
+      const fields = { id: card.id, hunks: numbers.join(","), shown, ...(note && { text: note }) };
       const [whole, part] = await Promise.all([
         this.api.command("amend", { id: card.id }).then(amendedOf),
         this.api.command("amend", fields).then(amendedOf),
@@ -575,7 +576,7 @@ export class Inbox {
       const made = { ...part.card, id: `part of ${card.id}`, amendable: false };
       this.board.sawPart(made, card, numbers);
       const told = part.text;
-      const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", told, card: made };
+      const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", note, told, card: made };
       this.board.begin([{ ...act, hunks: of }], performance.now());
     } catch (fault) {
       this.#failed("nothing was decided", fault);

@@ -9,10 +9,11 @@ import {
   DropdownMenuItem,
   DropdownMenuTrigger,
 } from "@/components/ui/dropdown-menu";
+import { Input } from "@/components/ui/input";
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useIsWide, useNow } from "@/lib/hooks";
-import { draftOf, idOf, partOf, type Act } from "@/model/act";
+import { draftOf, idOf, noteOf, partOf, type Act } from "@/model/act";
 import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
@@ -103,7 +104,10 @@ export function ActionBar({ card }: { card: Card }) {
   const waits = board.decisionOn(card.id);
   const sent = board.sentOn(card.id);
   const unseen = board.notSeen(card);
-  return (
+  const hunks = board.diff(card).hunks.length;
+  const left = board.leftOut(card).size;
+  const isPart = left > 0 && left < hunks && !inbox.cannotDecide && !inbox.needsTerminal && !waits && !sent;
+  const bar = (
     <Bar>
       {inbox.cannotDecide ? (
         <p className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</p>
@@ -137,6 +141,34 @@ export function ActionBar({ card }: { card: Card }) {
         </>
       )}
     </Bar>
+  );
+  return isPart ? (
+    <>
+      <PartNote card={card} />
+      {bar}
+    </>
+  ) : (
+    bar
+  );
+}
+
+/** Asks for a note to the agent, which goes with the approval of a part. */
+function PartNote({ card }: { card: Card }) {
+  const inbox = useInbox();
+  const [text, setText] = useDraft(noteOf(card.id));
+  return (
+    <form
+      className="border-t bg-background px-3 pt-2 md:px-6"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void inbox.decide("approve", event.timeStamp);
+      }}
+    >
+      <label className="flex flex-wrap items-center gap-x-3 gap-y-1 text-[0.8125rem]">
+        <span>Why is a part left out? The agent is told (may be empty).</span>
+        <Input className="min-w-0 flex-1 basis-60" value={text} onChange={(event) => setText(event.target.value)} />
+      </label>
+    </form>
   );
 }
 

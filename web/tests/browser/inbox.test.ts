@@ -164,6 +164,56 @@ describe("one request", () => {
     await page.getByText("approved by alex (web) · approved with changes").waitFor();
   });
 
+  test("has its keys explained in the menu too, named apart from the keys that sign", async ({ visit }) => {
+    const page = await visit();
+    await choose(page, "Keyboard shortcuts");
+    await page.getByRole("dialog", { name: "What a key does" }).waitFor();
+  });
+
+  test("is approved in part with a note, which the agent is told", async ({ server, visit }) => {
+    server.put(proposal("Three hunks", 3));
+    const page = await visit();
+    await select(page, "Three hunks");
+    const note = page.getByRole("textbox", { name: /^Why is a part left out/ });
+    expect(await note.count()).toBe(0);
+    await page.getByLabel("Approve hunk 2 of 3").click();
+    await note.fill("keep the second one");
+    expect(await violations(page)).toEqual([]);
+    await settled(page);
+    await note.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("keep the second one").waitFor();
+    await settled(page);
+    await dialog.getByRole("button", { name: /^Approve/ }).click();
+    expect(await server.act()).toMatchObject({ command: "approve", hunks: "1,3", text: "keep the second one" });
+    await page.getByTestId("messages").getByText("approved: 2 of 3 hunks of").waitFor();
+  });
+
+  test("says where comments are written, before and after changes are requested without one", async ({
+    server,
+    visit,
+  }) => {
+    server.put(proposal("Comment on me"));
+    server.put(proposal("Not files", 1, { amendable: false }));
+    const page = await visit();
+    await select(page, "Comment on me");
+    const hint = page.getByText("Click a line’s number to comment on it");
+    await hint.waitFor();
+    const number = page.getByLabel("Comment on line 3", { exact: true });
+    expect(await number.evaluate((each) => getComputedStyle(each).textDecorationLine)).toBe("underline");
+    await settled(page);
+    await page.getByRole("button", { name: /^Request changes/ }).click();
+    await page.getByTestId("messages").getByText("click the number of a line in the diff").waitFor();
+    await number.click();
+    await page.getByRole("textbox", { name: /Comment on/ }).fill("why here?");
+    await settled(page);
+    await page.getByRole("button", { name: /^Request changes/ }).click();
+    await page.getByRole("textbox", { name: /^Request changes to “Comment on me”/ }).waitFor();
+    await page.keyboard.press("Escape");
+    await select(page, "Not files");
+    expect(await hint.count()).toBe(0);
+  });
+
   test("gets the comment that is still being written with the request for changes", async ({ server, visit }) => {
     server.put(proposal("Comment on me"));
     const page = await visit();

@@ -293,7 +293,10 @@ export class Standin {
           end,
         }));
         const isPart = typeof fields["hunks"] === "string";
-        const text = isPart ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}` : null;
+        const note = typeof fields["text"] === "string" ? `\n\n${fields["text"]}` : "";
+        const text = isPart
+          ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}${note}`
+          : note.trim() || null;
         const chosen = String(fields["hunks"]).split(",");
         // Of one file, as the proposals of the tests are.
         const diff = String(card["diff"])

@@ -121,7 +121,7 @@ class GrantOperations:
         if is_new:
             text = (
                 f"{by} permitted in advance: {covered.sentence()}; uses: {grant.uses}, until"
-                f" {grant.until:%H:%M} UTC; revoke {grant.id[:_ID_CHARS]} ends it"
+                f" {grant.until:%H:%M} UTC; agent-intercom-ctl revoke {grant.id[:_ID_CHARS]} ends it"
             )
             self.deps.card_router.tell(Notice(text, "warning", now, owner.id))
         return line

@@ -1,15 +1,17 @@
 /** What is permitted in advance: what is asked, what is sent back, and what is signed. */
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   FIRST_WANTED,
   grantPreviewOf,
   grantsOf,
+  isNoticeOf,
   lasting,
   permitRequest,
   policiesOf,
   previewRequest,
   rulePreviewOf,
+  savedText,
   whyNotWanted,
 } from "../src/model/permits";
 import { toSignCommand } from "../src/model/signed";
@@ -97,4 +99,30 @@ test("what is there is read, and what is malformed refused", () => {
   for (const read of [grantPreviewOf, rulePreviewOf])
     expect(() => read({})).toThrow("not of this protocol|has no".split("|")[1]);
   expect(() => grantsOf({ grants: [{ covers: "x" }] })).toThrow("grant_id");
+});
+
+describe("what was saved", () => {
+  const granted = grantPreviewOf(grant);
+  const added = rulePreviewOf(rule);
+
+  test("says how a grant ends, and that the request itself still waits", () => {
+    expect(savedText(granted, true, true)).toBe(
+      `granted for 20 minutes: ${granted.covers}; “Rules and grants” ends it. This request itself still waits for your answer.`,
+    );
+    expect(savedText(granted, true, false)).not.toContain("waits");
+    expect(savedText(added, true, true)).toMatch(/^in force for .* still waits for your answer\.$/);
+    expect(savedText(added, false, false)).toMatch(/waits until you accept the policy$/);
+  });
+
+  test("is told apart from what others do, and from other grants", () => {
+    const made =
+      "kim permitted in advance: changes; uses: 10, until 12:00 UTC; agent-intercom-ctl revoke 719939cd ends it";
+    const revoked = "kim revoked the grant 719939cd: changes";
+    const id = "719939cd-0746-4b9e-8059-7c3891f8af05";
+    expect(isNoticeOf(made, "kim", "grant", id)).toBe(true);
+    expect(isNoticeOf(revoked, "kim", "revoke", id)).toBe(true);
+    expect(isNoticeOf(made, "kim", "revoke", id)).toBe(false);
+    expect(isNoticeOf(made, "alex", "grant", id)).toBe(false);
+    expect(isNoticeOf(revoked, "kim", "revoke", "819939cd-0746")).toBe(false);
+  });
 });

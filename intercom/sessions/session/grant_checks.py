@@ -116,7 +116,8 @@ async def passed(session: SessionActor, rule: str, title: str) -> None:
         return
     session.deps.signatures.note_grant_uses(id, past.names)
     left = f"use {len(past.names)} of {grant.uses}, until {grant.until:%H:%M} UTC"
-    session.notify(f"a grant let pass: {request_kinds.headline(title)} ({left}; revoke {id[:8]} ends it)")
+    how_to_end = f"agent-intercom-ctl revoke {id[:8]} ends it"
+    session.notify(f"a grant let pass: {request_kinds.headline(title)} ({left}; {how_to_end})")
 
 
 def was_used(db: Database, session: SessionActor, rule: str | None, use: str) -> bool:

@@ -1,6 +1,6 @@
 /** What people permit in advance: grants for a session, and rules of a workspace's policy. As the server sends it. */
 
-import { visible } from "./visible";
+import { short, visible } from "./visible";
 import { list, maybe, number, object, shown, text, type Json, type JsonObject } from "./wire";
 
 /** What a grant would cover, before it is made. `scope` is sent back as it came, and signed. */
@@ -105,6 +105,26 @@ export function permitRequest(
   }
   const { fields } = previewRequest(shown.requestId, wanted);
   return { command: "allow", fields: { ...fields, sha256: shown.sha256 } };
+}
+
+/** Say what was saved. `isAccepted` says whether a policy with the rule is in force already, and `waits` whether the
+ *  request from which it was made goes on waiting. */
+export function savedText(preview: GrantPreview | RulePreview, isAccepted: boolean, waits: boolean): string {
+  const saved =
+    preview.kind === "grant"
+      ? `granted for ${lasting(preview.seconds)}: ${preview.covers}; “Rules and grants” ends it`
+      : isAccepted
+        ? `in force for ${preview.workspaceRoot}: the rule is in ${preview.source}`
+        : `the rule is in ${preview.source}, and waits until you accept the policy`;
+  return waits ? `${saved}. This request itself still waits for your answer.` : saved;
+}
+
+/** Whether a notice to everybody tells of this person's act on a grant. Such notices name the act and the grant only in
+ *  their text, which `intercom/sessions/grant_operations.py` writes. */
+export function isNoticeOf(notice: string, by: string, act: "grant" | "revoke", grantId: string): boolean {
+  const id = short(grantId);
+  if (act === "revoke") return notice.startsWith(`${by} revoked the grant ${id}: `);
+  return notice.startsWith(`${by} permitted in advance: `) && notice.includes(` revoke ${id} `);
 }
 
 /** Return how long a grant lasts, in words. */

@@ -63,6 +63,8 @@ export interface Signing {
 /** How long a message stays, in milliseconds; errors stay until they are dismissed. */
 const STAYS = 6_000;
 const MOST_MESSAGES = 4;
+/** For how many acts of this page the server's notices are not shown as well. */
+const MOST_OWN_NOTICES = 20;
 /** After a decision was carried out, how long to wait for news of its card before asking for them. */
 const UNHEARD = 4_000;
 /** How soon after a change the sessions are asked for, and how long after that not again, in milliseconds: the whole list
@@ -108,6 +110,8 @@ export class Inbox {
   #completing = new Set<string>();
   /** The cards whose whole diff could not be read. */
   #incomplete = new Set<string>();
+  /** Which notices tell of acts of this page, which it has said itself. */
+  #ownNotices: readonly ((notice: string) => boolean)[] = [];
   #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
@@ -207,6 +211,7 @@ export class Inbox {
     this.#events.interrupted();
     this.board.forget(why);
     this.opened = null;
+    this.#ownNotices = [];
     this.queries.clear();
     this.wasReady = false;
     this.passkeys = null;
@@ -400,8 +405,9 @@ export class Inbox {
         }, 400);
         break;
       case "notice": {
-        const level = effect.notice.level;
-        this.say(level === "success" || level === "warning" || level === "error" ? level : "info", effect.notice.text);
+        const { level, text } = effect.notice;
+        if (this.#ownNotices.some((isOwn) => isOwn(text))) break;
+        this.say(level === "success" || level === "warning" || level === "error" ? level : "info", text);
         break;
       }
       case "changed":
@@ -727,6 +733,13 @@ export class Inbox {
     this.announce(message.text);
     if (level !== "error") setTimeout(() => this.dismiss(message.id), STAYS);
     this.changed();
+  }
+
+  /** Say how an act of this person ended, in place of the notice of it that everybody gets: before or after this. */
+  sayForNotice(level: Message["level"], text: string, isNotice: (text: string) => boolean): void {
+    this.#ownNotices = [...this.#ownNotices, isNotice].slice(-MOST_OWN_NOTICES);
+    this.messages = this.messages.filter((each) => !isNotice(each.text));
+    this.say(level, text);
   }
 
   dismiss(id: number): void {

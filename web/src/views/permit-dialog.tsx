@@ -9,10 +9,12 @@ import { cn } from "@/lib/utils";
 import {
   FIRST_WANTED,
   grantPreviewOf,
+  isNoticeOf,
   lasting,
   permitRequest,
   previewRequest,
   rulePreviewOf,
+  savedText,
   whyNotWanted,
   type GrantPreview,
   type RulePreview,
@@ -83,10 +85,14 @@ export default function PermitDialog({ card, onClose }: { card: Card; onClose: (
     setBusy(true);
     setRefusal("");
     try {
+      const by = inbox.me?.name ?? "";
       const { command, fields } = permitRequest(preview, wanted);
       const done = await inbox.carryOut(command, fields);
       const policy = maybe(object(done), "policy_id");
-      inbox.say(policy === null ? "success" : "info", whatWasSaved(preview, policy !== null));
+      const text = savedText(preview, policy === null, board.openCard(card.id) !== null && !approves);
+      const grantId = maybe(object(done), "grant_id");
+      if (grantId === null) inbox.say(policy === null ? "success" : "info", text);
+      else inbox.sayForNotice("success", text, (notice) => isNoticeOf(notice, by, "grant", grantId));
       void inbox.queries.invalidateQueries({ queryKey: ["permits"] });
       onClose();
       // With an operator key the policy is accepted by a decision of its own, which is signed.
@@ -208,13 +214,6 @@ export default function PermitDialog({ card, onClose }: { card: Card; onClose: (
       )}
     </FormDialog>
   );
-}
-
-function whatWasSaved(preview: GrantPreview | RulePreview, waits: boolean): string {
-  if (preview.kind === "grant") return `granted for ${lasting(preview.seconds)}: ${preview.covers}`;
-  return waits
-    ? `the rule is in ${preview.source}, and waits until you accept the policy`
-    : `in force for ${preview.workspaceRoot}: the rule is in ${preview.source}`;
 }
 
 function Choice(props: { name: string; about: string; isChosen: boolean; onChoose: () => void }) {

@@ -114,7 +114,10 @@ test("by keys alone: what it would have let through is shown, and exactly this i
   await minutes.press("Enter");
   await page.keyboard.press("Enter");
   await dialog(page).waitFor({ state: "detached" });
-  await page.getByTestId("messages").getByText("granted for 45 minutes").waitFor();
+  await page
+    .getByTestId("messages")
+    .getByText(/^granted for 45 minutes.*“Rules and grants” ends it\. This request itself still waits/)
+    .waitFor();
   await answered(page);
   expect(server.sent).toHaveLength(1);
   expect(server.sent[0]).toMatchObject({
@@ -219,10 +222,10 @@ test("what passes is listed, and one click revokes a grant, once", async ({ serv
   const page = await visit();
   await press(page, "g", "p");
   const row = dialog(page).getByRole("listitem").filter({ hasText: "shop/*" });
+  await expect.poll(() => focusedName(page)).toBe("also those that have ended");
   await row.getByText("session s1 · 2 of 10 used · ends in 9 min").waitFor();
   await row.getByText("by alex (slack)").waitFor();
   await dialog(page).getByText("Lets pass: 2 write patterns").waitFor();
-  await expect.poll(() => focusedName(page)).toBe("also those that have ended");
   await dialog(page).getByText("in force, accepted by alex (ctl)").waitFor();
   expect(await dialog(page).getByText("old ones").count()).toBe(0);
   await dialog(page).getByRole("checkbox", { name: "also those that have ended" }).click();
@@ -231,6 +234,36 @@ test("what passes is listed, and one click revokes a grant, once", async ({ serv
   await row.getByRole("button", { name: /^Revoke/ }).dblclick();
   await dialog(page).getByText("There has been none.").waitFor();
   expect(server.sent.map(({ command, fields }) => [command, fields["id"]])).toEqual([["revoke", "g1"]]);
+});
+
+test("what others do with grants is said, and one's own act once, over the dialog", async ({
+  server,
+  visit,
+  known,
+}) => {
+  const id = "719939cd-0746-4b9e-8059-7c3891f8af05";
+  known.grants = [grantEntry({ grant_id: id })];
+  server.answers.set("revoke", () => {
+    known.grants = [];
+    // Before the answer, or after it: everybody is told.
+    server.notice("alex revoked the grant 719939cd: shop/*");
+    setTimeout(() => server.notice("alex revoked the grant 719939cd: shop/*"), 200);
+    setTimeout(() => server.notice("kim revoked the grant 819939cd: other/*"), 400);
+    return { grant_id: id, status: "revoked" };
+  });
+  const page = await visit();
+  await press(page, "g", "p");
+  await dialog(page)
+    .getByRole("button", { name: /^Revoke/ })
+    .click();
+  const messages = page.getByTestId("messages");
+  await messages.getByText("kim revoked the grant 819939cd").waitFor();
+  expect(await messages.getByText("revoked: proposed changes").count()).toBe(1);
+  expect(await messages.getByText("alex revoked the grant").count()).toBe(0);
+  // It can be read and dismissed though a dialog is open, which stays.
+  await messages.getByText("revoked: proposed changes").locator("..").getByRole("button", { name: "Dismiss" }).click();
+  await messages.getByText("revoked: proposed changes").waitFor({ state: "detached" });
+  await dialog(page).getByText("None is in force.").waitFor();
 });
 
 test("when a grant ends is said, though its agent is away; and of a workspace without a policy, once that it has none", async ({

@@ -335,7 +335,11 @@ async def test_decisions_of_each_kind_are_signed_on_the_page(home: Home) -> None
         sent["policy-accept"] = await browser.do("policy")
         assert (await browser.do("rule Rule"))["signature"]["decision"] == "accept"
         await assert_of_no_more_use(home, sent)
-        assert (await asks["Part"]())["status"] == "approved"
+        part = await asks["Part"]()
+        assert part["status"] == "approved"
+        # The note is signed with what the agent is told, and reaches it.
+        assert str(sent["approve"]["signature"]["text"]).endswith("\n\nfifty stays")
+        assert "fifty stays" in str(part)
         assert "why\n    so?" in str((await asks["Comments"]())["reason"])
 
 

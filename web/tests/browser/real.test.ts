@@ -85,11 +85,15 @@ test("a person decides about what three agents ask, and each is told", async ({ 
   await settled(page);
   await press(page, "g", "p");
   await page.getByRole("dialog").getByText("0 of 10 used").waitFor();
+  // The server's notice of it says the same.
+  expect(await page.getByTestId("messages").getByText("permitted in advance").count()).toBe(0);
   await page
     .getByRole("dialog")
     .getByRole("button", { name: /^Revoke/ })
     .click();
   await page.getByRole("dialog").getByText("None is in force.").waitFor();
+  await page.getByTestId("messages").getByText("revoked: proposed changes").waitFor();
+  expect(await page.getByTestId("messages").getByText("revoked the grant").count()).toBe(0);
   await page.keyboard.press("Escape");
   await settled(page);
   await press(page, "e");

@@ -149,11 +149,13 @@ const STEPS = {
   async part(title) {
     await select(title);
     await page.getByLabel("Approve hunk 2 of 2").click();
+    await page.getByRole("textbox", { name: /^Why is a part left out/ }).fill("fifty stays");
     await page.waitForTimeout(500);
     await page.getByRole("button", { name: /^Approve 1 of 2/ }).click();
     const question = page.getByRole("dialog");
     await question.getByRole("region", { name: "The part that is approved" }).waitFor();
     await question.getByText("approved with changes:").waitFor();
+    await question.getByText("fifty stays").waitFor();
     await shoot("part");
     return await agree(question, /^Approve/, new RegExp(`^(not )?approved: .*'${title}'`));
   },

@@ -116,6 +116,8 @@ IDLE_SECONDS = 300.0
 #: Seconds between two releases of free memory. Frequent releases are short, and threads that need memory meanwhile must
 #: wait.
 MEMORY_SECONDS = 15.0
+#: Seconds from which a step that kept all others waiting is logged as a warning.
+LONG_STEP = 1.0
 #: Files that a server may have open: every connection is one, and shells allow as few as 1024.
 OPEN_FILES = 16_384
 FAILED = 1
@@ -167,13 +169,17 @@ def take_over(where: Places, database: Path) -> int:
             raise lock.DatabaseLocked(text, lock.Holder(None, ""))
         time.sleep(0.05)
     try:
-        ended = lock.end_holder(database, seconds=STOP_SECONDS)
+        ended = lock.end_holder(database, seconds=STOP_SECONDS, asking=_say_whom_it_asks)
     except BaseException:
         os.close(claim)
         raise
     if ended is not None:
         complain(f"this server replaces process {ended.pid} (version {ended.version}); what waited is still pending")
     return claim
+
+
+def _say_whom_it_asks(server: lock.Holder) -> None:
+    complain(f"asking process {server.pid} (version {server.version}) to stop; waiting for up to {STOP_SECONDS:.0f} s")
 
 
 def in_process(options: argparse.Namespace) -> int:
@@ -537,7 +543,9 @@ def log_actor_event(event: actors.Event) -> None:
         case actors.ActorRestarted() | actors.RestartDelayed():
             log.warning("%s", event)
         case actors.StepTooLong():
-            log.warning("%s kept the server from everything else for %.2f s", event.name, event.seconds)
+            # Short ones are usual, at a start for example; `intercom_loop_blocked_total` counts them all.
+            level = logging.WARNING if event.seconds >= LONG_STEP else logging.DEBUG
+            log.log(level, "%s kept the server from everything else for %.2f s", event.name, event.seconds)
         case _:
             log.debug("%s", event)
 

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 import attrs
@@ -149,14 +150,18 @@ def holder(database: str | os.PathLike[str]) -> Holder | None:
     return None
 
 
-def end_holder(database: str | os.PathLike[str], *, seconds: float) -> Holder | None:
+def end_holder(
+    database: str | os.PathLike[str], *, seconds: float, asking: Callable[[Holder], object] = lambda server: None
+) -> Holder | None:
     """Ask the server that has the lock of `database` to stop, and wait until it has: it finishes what it does, and what
-    waits stays pending. Returns that server; None if there was none. Raises DatabaseLocked if it still runs after so
-    many seconds or may not be asked, and OSError if the lock cannot be read."""
+    waits stays pending. `asking` is called with it just before. Returns that server; None if there was none. Raises
+    DatabaseLocked if it still runs after so many seconds or may not be asked, and OSError if the lock cannot be
+    read."""
     deadline = time.monotonic() + seconds
     asked: Holder | None = None
     while (found := holder(database)) is not None and (asked is None or found == asked):
         if asked is None and found.pid is not None:
+            asking(found)
             _ask_to_stop(found, found.pid)
             asked = found
         if time.monotonic() >= deadline:

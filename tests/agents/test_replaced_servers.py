@@ -43,6 +43,7 @@ async def test_a_call_goes_on_at_the_server_that_took_over(home: Home) -> None:
             assert await asked() == {"status": "approved", "request_id": id, "message": APPROVED}
         told = await trio.Path(home.root / "server.log").read_text()
         assert f"this server replaces process {first} (version " in told
+        assert told.index(f"asking process {first} (version ") < told.index("this server replaces"), told
 
 
 async def test_one_that_is_killed_while_it_takes_over_leaves_the_place_to_a_relay(home: Home) -> None:

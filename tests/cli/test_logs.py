@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import actors
 from intercom.cli import serve
 from intercom.model.config import LogLevel
 
@@ -74,3 +75,10 @@ def test_what_an_agent_wrote_begins_no_line_and_moves_no_cursor(formatter: loggi
     assert not [line for line in shown.split("\n")[1:] if not line.startswith("    ")]
     assert not [each for each in "\x1b\r\x9b\u202e\u200b" if each in shown]
     assert "approved by ann" in shown
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(0.24, logging.DEBUG), (1.5, logging.WARNING)])
+def test_only_a_long_step_is_a_warning(caplog: pytest.LogCaptureFixture, seconds: float, level: int) -> None:
+    caplog.set_level(logging.DEBUG, "intercom")
+    serve.log_actor_event(actors.StepTooLong("slack/web", seconds))
+    assert [each.levelno for each in caplog.records] == [level]

@@ -593,7 +593,9 @@ class App:
         if self.signatures.keyring.has_new_settings:
             try:
                 with transaction(opened.db):
-                    self.signatures.keyring.note_settings(opened.db, self.now())
+                    signed = self.signatures.keyring.note_settings(opened.db, self.now())
+                if signed is not None and unsigned is None:
+                    self._tell_operators(self.signatures.keyring.new_settings(signed), "success")
             except sqlite3.Error as fault:
                 # The server starts with a full disk too.
                 log.warning("the signed settings could not be recorded: %s", fault)

@@ -638,9 +638,13 @@ class OperatorService:
         return added
 
     async def note_settings(self) -> None:
-        """Record which settings a person has signed, if they are new."""
-        if self.signatures.keyring.has_new_settings:
-            await self._transact_once(partial(self.signatures.keyring.note_settings, now=self.deps.now()))
+        """Record which settings a person has signed, if they are new, and tell people."""
+        keyring = self.signatures.keyring
+        if not keyring.has_new_settings:
+            return
+        signed = await self._transact_once(partial(keyring.note_settings, now=self.deps.now()))
+        if signed is not None:
+            self.deps.card_router.tell(Notice(keyring.new_settings(signed), "success", self.deps.now()))
 
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
         """Revoke an operator key, and return it. Raises SignatureRefused and NotFound."""

@@ -325,9 +325,22 @@ class Keyring:
         if fault:
             return f"{', '.join(asked)} does not count: {fault}"
         return (
-            f"{', '.join(asked)} does not count yet: what is decided without your operator key has to be signed with it"
-            " once, defaults too; if you want it, run agent-intercom-ctl key settings"
+            f"{', and '.join(self._holding())}: your operator key has not signed {', '.join(asked)} (defaults have to"
+            " be signed too); if you want it, run agent-intercom-ctl key settings"
         )
+
+    def _holding(self) -> list[str]:
+        """Return what holds, as phrases, while settings are not signed."""
+        asked, now = Allowed.by(self.config), self.allowed()
+        places: dict[str, list[str]] = {}
+        if asked.slack is not now.slack:
+            places.setdefault(_deciding(now.slack), []).append("in Slack")
+        if asked.embed is not now.embed:
+            places.setdefault(_deciding(now.embed), []).append("in programs that embed Intercom")
+        told = [f"{' and '.join(where)}, {what}" for what, where in places.items()]
+        if asked.trust_changes and not now.trust_changes:
+            told.append("a changed policy file has to be accepted by a person first")
+        return told
 
     @property
     def has_new_settings(self) -> bool:
@@ -335,10 +348,10 @@ class Keyring:
         signed = self._genuine_settings()[0] if self.required else None
         return signed is not None and signed.at > self._settings_signed_at
 
-    def note_settings(self, db: Database, now: datetime) -> None:
+    def note_settings(self, db: Database, now: datetime) -> SignedSettings | None:
         """Record which settings are signed, in the caller's transaction, if they are newer than the recorded ones.
-        Older ones then do not count. Settings signed by a clock that is ahead would block later ones, and are
-        ignored."""
+        Returns what was recorded. Older ones then do not count. Settings signed by a clock that is ahead would block
+        later ones, and are ignored."""
         with self._lock:
             logged = audit.settings_signed_at(db, now + FRESH)
             signed = self._genuine_settings()[0]
@@ -351,8 +364,15 @@ class Keyring:
                 }
                 text = ", ".join(signed.allowed.lines())
                 audit.record(db, now, audit.SETTINGS_SIGNED, None, signed.by, text, data)
-                logged = signed.at
+                self._settings_signed_at = max(self._settings_signed_at, signed.at)
+                return signed
             self._settings_signed_at = max(self._settings_signed_at, logged)
+            return None
+
+    def new_settings(self, signed: SignedSettings) -> str:
+        """Return the message that settings were signed."""
+        lines = ", ".join(self.allowed().lines())
+        return f"operator key {signed.by} has signed the settings; what may be decided without it from now on: {lines}"
 
     def _signed_settings(self) -> tuple[Allowed, str]:
         """Return the settings last signed by a key that counts, or none; and what is wrong with the file."""
@@ -395,6 +415,12 @@ class Keyring:
             if channel not in self._channels:
                 self._channels[channel] = _stored_key(key_files.channel_file(self.places, channel))
             return self._channels[channel]
+
+
+def _deciding(highest: HighestRisk) -> str:
+    if highest is HighestRisk.NONE:
+        return "nothing can be decided yet"
+    return f"only requests of {highest.value} risk{'' if highest is HighestRisk.LOW else ' or less'} can be decided"
 
 
 def _stamp(file: str) -> object:

@@ -815,7 +815,24 @@ async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root
         pass
     async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as server:
         told = await server.operator.notice("[decisions] embed")
-        assert "run agent-intercom-ctl key settings" in told.text
+        assert told.text == (
+            "in Slack and in programs that embed Intercom, nothing can be decided yet: your operator key has not signed"
+            ' [decisions] slack = "high", [decisions] embed = "high" (defaults have to be signed too); if you want it,'
+            " run agent-intercom-ctl key settings"
+        )
+        await server.later(60)
+        sign_allowed(server, key, Allowed.by(server.app.config))
+        await server.app.service.note_settings()
+        assert '[decisions] embed = "high"' in (await server.operator.notice("has signed the settings")).text
+
+
+async def test_people_are_told_what_may_still_be_decided(clock: Clock, root: Path) -> None:
+    key = Key()
+    config = allowing(slack=HighestRisk.HIGH, embed=HighestRisk.NONE)
+    async with keyed(root, clock, key, config, sign_settings=False) as server:
+        sign_allowed(server, key, Allowed(HighestRisk.LOW))
+        told = server.app.signatures.keyring.unsigned_settings() or ""
+        assert told.startswith("in Slack, only requests of low risk can be decided: ")
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

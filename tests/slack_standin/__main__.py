@@ -9,12 +9,27 @@ from __future__ import annotations
 
 import argparse
 import errno
+import socket
 import sys
 
 import trio
 
 from tests.slack_standin import ALICE, BOB, CHANNEL, serve
 from tests.slack_standin.limits import RATES
+
+PORT = 8065
+
+
+def free_port(wanted: int) -> int:
+    """Return the port that is wanted, or 0 (any free one) if another program has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            print(f"port {wanted} is in use by another program: a free one is used instead\n", file=sys.stderr)
+            return 0
+    return wanted
 
 
 async def run(port: int, slow: bool) -> None:
@@ -34,11 +49,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.slack_standin", description="A stand-in for Slack, on this machine."
     )
-    parser.add_argument("--port", type=int, default=8065, help="where to listen (0: anywhere; default: 8065)")
+    parser.add_argument("--port", type=int, help=f"where to listen (0: any free port; default: {PORT} if it is free)")
     parser.add_argument("--rates", action="store_true", help="take no more requests than Slack does")
     args = parser.parse_args()
+    port = free_port(PORT) if args.port is None else args.port
     try:
-        trio.run(run, args.port, args.rates)
+        trio.run(run, port, args.rates)
     except* KeyboardInterrupt:
         pass
     except* OSError as faults:

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from tests.slack_standin import ALICE, BOB, CHANNEL, OTHER_CHANNEL, serve
+from tests.slack_standin.__main__ import free_port
 from tests.slack_standin.app import App, app_of, button, modal, section
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,25 @@ async def test_it_runs_by_itself_and_says_what_to_export() -> None:
             answer = await http.post(exported["INTERCOM_SLACK_API"] + "auth.test", headers=token)
             assert answer.json()["ok"]
         running.terminate()
+
+
+async def test_a_form_that_was_open_before_does_not_cover_a_new_page() -> None:
+    async with serve(echo=False) as slack, app_of(slack) as app:
+        script = (await app.http.get(slack.url + "/")).text
+    at = [
+        script.index(each)
+        for each in ("earlier ??= new Set(", "seen.modals.filter(one => !earlier", "draw(); drawModal();")
+    ]
+    assert at == sorted(at)
+
+
+async def test_without_a_port_a_free_one_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    [taken] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with taken:
+        port = taken.socket.getsockname()[1]
+        assert free_port(port) == 0
+        assert f"port {port} is in use by another program" in capsys.readouterr().err
+    assert free_port(port) == port
 
 
 @pytest.mark.real_time

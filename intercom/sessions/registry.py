@@ -270,11 +270,13 @@ class Recovery:
     def sentence(self) -> str:
         """Describe this to people."""
         waiting = self.counts.pending
+        standing_by = waiting[CardKind.STANDBY].count
+        agents = f", {count(standing_by, 'agent')} standing by" if standing_by else ""
         return (
             f"server restarted: {count(self.counts.sessions[SessionStatus.INTERRUPTED], 'interrupted session')},"
             f" {count(waiting[CardKind.APPROVAL].count, 'pending approval')},"
-            f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')},"
-            f" {count(waiting[CardKind.STANDBY].count, 'agent')} standing by; agents can use reboot to resume"
+            f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')}{agents};"
+            " agents can resume with their tool reboot"
         )
 
 

@@ -25,11 +25,13 @@ from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.gateway import downstream_file, json_settings
+from intercom.model.card import ANSWERED
 from intercom.model.config_tables import Table, tables
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access
 from intercom.operators.commands.command_table import COMMANDS, FIELDS
 from intercom.operators.metrics import Counted, families, present
+from intercom.operators.slack.buttons import possible
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.slash_command_table import TITLES
 from intercom.operators.web import api as web
@@ -278,9 +280,17 @@ def _flowing(text: str | None) -> str:
     return "\n".join(lines)
 
 
+_REPLIES = (
+    "A reply to a card, or in its session's thread while one card is open there, begins with one of these words. What"
+    " follows `:` is the text that the agent gets. If several cards are open in the thread, the reply begins with the"
+    " card's id. To an agent that stands by, any other text is what it should do next."
+)
+
+
 def slack_commands() -> str:
-    """Every command of Slack's slash command, as its table has it."""
-    lines = []
+    """What can be replied to each kind of card, and every command of Slack's slash command, as their tables have it."""
+    lines = ["## Replies to a card", "", _REPLIES, "", "| card | you can reply |", "|---|---|"]
+    lines += [*(f"| {kind.value} | {possible(kind)} |" for kind in ANSWERED), ""]
     for category, entries in runner.build({}, runner.Runs()).categories().items():
         lines += [f"## {TITLES[category]}", ""]
         for entry in entries:

@@ -11,16 +11,18 @@ import pytest
 import trio.testing
 
 from actors import Event, StopOverran
+from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyAnswer
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionStatus
 from intercom.sessions.messages import Admit, Adopt, Agent, Describe, Wanted
-from intercom.sessions.registry import GRACE_SECONDS, START_GRACE_SECONDS, RunningSessions
+from intercom.sessions.registry import GRACE_SECONDS, START_GRACE_SECONDS, Recovery, RunningSessions
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
+from intercom.store.requests import Counts, Waiting
 from intercom.store.store_and_reader import Store
 from intercom.store.writer_messages import Database
 from intercom.workspace.policy_watcher import Evaluate, watcher_name
@@ -39,6 +41,19 @@ async def fall(server: VirtualServer, who: str, *until_gone: str) -> None:
 
 async def status(agent: AgentClient) -> SessionStatus:
     return (await agent.ask(Describe())).status
+
+
+@pytest.mark.parametrize(
+    ("standing_by", "told"),
+    [
+        (0, "0 pending prompts; agents can resume with their tool reboot"),
+        (1, "0 pending prompts, 1 agent standing by; agents can resume with their tool reboot"),
+    ],
+)
+def test_the_notice_of_a_restart_counts_only_agents_that_stand_by(standing_by: int, told: str) -> None:
+    waiting = {kind: Waiting() for kind in CardKind} | {CardKind.STANDBY: Waiting(standing_by)}
+    counts = Counts(waiting, waiting, dict.fromkeys(SessionStatus, 0), {})
+    assert Recovery((), (), frozenset(), counts, ()).sentence().endswith(told)
 
 
 async def test_first_calls_that_race_open_one_session(server: VirtualServer, root: Path) -> None:

@@ -450,6 +450,8 @@ def draw_form(form: Form, card: Card, metadata: str, masker: Mask) -> Block:
         "optional": form.optional,
         "element": field,
     }
+    if form.hint and "initial_value" in field:
+        asked["hint"] = label(form.hint, blocks.LABEL)
     return {
         "type": "modal",
         "callback_id": FORM + form.name,

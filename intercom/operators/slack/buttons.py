@@ -43,7 +43,8 @@ class Form:
 
     `title`, `submit`, `label` and `placeholder` are its texts. `question` completes "Reply here with …", which the
     thread is asked if the form cannot be opened. `required` complains of a missing text; None if there may be none. A
-    `prefilled` field begins with the card's text. An `optional` one is marked so by Slack.
+    `prefilled` field begins with the card's text. `hint` is shown below the field. An `optional` one is marked so by
+    Slack.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Form:
     question: str
     required: str | None = None
     prefilled: bool = False
+    hint: str = ""
     optional: bool = False
 
 
@@ -145,6 +147,7 @@ _REFINE = Form(
     "what the agent should do instead",
     required="say what the agent should do instead",
     prefilled=True,
+    hint="This is the agent's question. Replace it with what the agent is to do.",
 )
 _NUDGE = Form("nudge", "Nudge", "Send", "Message", "What should the agent be told?", "what the agent should be told")
 _RESUME = Form(

@@ -110,6 +110,8 @@ def test_a_thread_begins_with_who_works_where() -> None:
         assert words in text
     ended = session(status=SessionStatus.TERMINATED, terminated_at=given.NOW)
     assert "⚫ Claude Code in shop" in shown(cards.thread_root(ended, PLAIN).content())
+    away = cards.thread_root(session(status=SessionStatus.INTERRUPTED), PLAIN).content()
+    assert "interrupted (the agent's connection has ended)" in shown(away)
 
 
 def test_a_thread_s_first_message_does_not_change_with_every_call() -> None:

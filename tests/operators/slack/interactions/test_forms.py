@@ -47,8 +47,9 @@ async def test_a_button_that_needs_words_opens_its_form(tmp_path: Path, action: 
         [opened] = server.slack.made("views.open")
         assert opened["trigger_id"] == "12321423423.333649436676.1700000100.000001"
         assert opened["view"]["callback_id"] == f"intercom_{form}"
-        element = opened["view"]["blocks"][-1]["element"]
-        assert element.get("initial_value") == ("the prompt" if form == "refine" else None)
+        asked = opened["view"]["blocks"][-1]
+        assert asked["element"].get("initial_value") == ("the prompt" if form == "refine" else None)
+        assert ("the agent's question" in str(asked.get("hint"))) is (form == "refine")
         about = json.loads(opened["view"]["private_metadata"])
         assert about == {"card": CARD, "channel": CHANNEL, "thread": ROOT}
         assert server.decided == []

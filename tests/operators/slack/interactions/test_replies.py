@@ -46,6 +46,15 @@ async def test_a_reply_that_is_not_understood_leaves_the_request_open(tmp_path: 
         assert server.decided == [(CARD, "approve", None)]
 
 
+async def test_a_reply_that_is_not_understood_is_told_what_its_card_takes(tmp_path: Path) -> None:
+    async with slack_server(tmp_path, card(CARD, CardKind.PROMPT)) as server:
+        await server.say(payloads.said("yes, but only the orders table"))
+        assert server.decided == []
+        assert await server.answers() == [
+            "not understood, so nothing was decided. You can say `continue`, `refine: what to do instead` or `stop`"
+        ]
+
+
 async def test_a_reply_delivered_again_never_decides_the_next_card(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.say(payloads.said("approve"))

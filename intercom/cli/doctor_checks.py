@@ -307,7 +307,9 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
     if not counting:
         return finding(State.WARN, NO_KEY, "agent-intercom-ctl key create")
     if unsigned := known.get("unsigned_settings"):
-        return finding(State.WARN, str(unsigned), "agent-intercom-ctl key settings")
+        # The advice repeats the end of the server's message.
+        said = str(unsigned).partition("; if you want it, run ")[0]
+        return finding(State.WARN, said, "if you want it: agent-intercom-ctl key settings")
     anchor = "root's list" if os.path.exists(system_file) else "your list"
     ids = ", ".join(each["key_id"] for each in counting)
     text = f"decisions are signed; {count(len(counting), 'key')} in {anchor}: {ids}"

@@ -642,8 +642,7 @@ class OperatorService:
         keyring = self.signatures.keyring
         if not keyring.has_new_settings:
             return
-        signed = await self._transact_once(partial(keyring.note_settings, now=self.deps.now()))
-        if signed is not None:
+        if (signed := await self._transact_once(partial(keyring.note_settings, now=self.deps.now()))) is not None:
             self.deps.card_router.tell(Notice(keyring.new_settings(signed), "success", self.deps.now()))
 
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:

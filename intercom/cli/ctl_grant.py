@@ -52,7 +52,7 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
     shown: Mapping[str, Json] = request(where, "grant-preview", preview_fields(fields))
     if not as_json:
         print("\n".join(preview_lines(shown)))
-        if not {"duration", "uses"} & fields.keys():
+        if fields.keys() <= {"id"}:
             print(f"  other limits: {_PROGRAM} grant {short(str(shown['request_id']))} --for 1h --uses 20")
     is_asked = not (yes or as_json) and sys.stdin.isatty()
     if is_asked and not agreed(f"grant this to session {short(str(shown['session_id']))}?"):
@@ -72,11 +72,9 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
         print(json.dumps(done))
         return 0
     name = short(str(done["grant_id"]))
-    try:
-        approved = None if card is None else sender.send("approve", {"id": str(card["request_id"])}, card=card)
-    finally:
-        print(f"granted {name}\nend it: {_PROGRAM} revoke {name}\nits uses: {_PROGRAM} grants")
-    if card is not None and approved is not None:
+    print(f"granted {name}\nend it: {_PROGRAM} revoke {name}\nits uses: {_PROGRAM} grants")
+    if card is not None:
+        approved = sender.send("approve", {"id": str(card["request_id"])}, card=card)
         print(one_line(f"{approved['status']} {short(str(card['request_id']))}: {card['title']}"))
         shown = {**shown, "waiting": [each for each in _waiting(shown) if each != card["request_id"]]}
     say_waiting(shown, str(done["request_id"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 from attrs import frozen
 
 from intercom.agents.clients.client import SERVER_NAME, Client, Location, OwnTools, Permissions, ProjectRecord
-from intercom.cli.init_files import DocumentFile, Unmergeable, describe, glance, parse, table
+from intercom.cli.init_files import DocumentFile, Unmergeable, describe, parse, table
 from intercom.local.file_replacement import read
 from intercom.model.json_types import Json, JsonObject
 
@@ -111,7 +111,9 @@ class OwnToolsFile(DocumentFile):
     def put(self, document: JsonObject) -> None:
         for name, rules in self.own_tools.deny.items():
             assert isinstance(rules, dict)
-            document[name] = {**rules, **table(document, name)}
+            own = table(document, name)
+            # Where the last rule that matches counts, ours is behind one for all tools.
+            document[name] = {**own, **{tool: rule for tool, rule in rules.items() if tool not in own}}
 
     def take(self, document: JsonObject, before: JsonObject | None) -> None:
         pass
@@ -136,14 +138,19 @@ class OwnToolsFile(DocumentFile):
         return self.own_tools.are_restricted(document)
 
     def is_installed(self) -> bool:
-        """Whether the file has these very rules."""
+        """Whether the file has these very rules, perhaps among others."""
         document = self._document() or {}
-        return all(document.get(name) == rules for name, rules in self.own_tools.deny.items())
+        return all(
+            isinstance(rules, dict) and isinstance(found := document.get(name), dict) and rules.items() <= found.items()
+            for name, rules in self.own_tools.deny.items()
+        )
 
     def _document(self) -> JsonObject | None:
+        """Return what the file says; None if it cannot be read."""
+        file = self.location.file(self.project)
         try:
-            return parse(glance(self.location.file(self.project)), toml=self.location.is_toml)
-        except Unmergeable:
+            return parse(file.read_text(errors="replace") if file.exists() else "", toml=self.location.is_toml)
+        except (Unmergeable, OSError):
             return None
 
 

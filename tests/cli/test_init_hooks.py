@@ -206,6 +206,9 @@ def test_init_and_doctor_say_how_to_restrict_the_tools_of_a_client_without_hooks
         ("ask", True),
         ({"edit": "deny"}, False),
         ({"edit": "deny", "bash": {"rm *": "deny"}}, False),
+        ({"edit": "deny", "bash": "ask", "*": "allow"}, False),
+        ({"*": "allow", "edit": "deny", "bash": "ask"}, True),
+        ({"edit": "deny", "bash": "ask", "ba*": "allow"}, False),
         ("allow", False),
         (["deny"], False),
     ]:
@@ -255,6 +258,10 @@ def test_rules_of_the_persons_stay_and_init_does_not_take_out_what_restricts(
         file.write_text(json.dumps({"permission": mine}))
         assert init_with(*words) == 0
         assert json.loads(file.read_text())["permission"] == mine
+    file.write_text('{"permission": {"*": "allow"}}')
+    assert init_with(*words) == 0
+    # The last rule that matches counts.
+    assert [*json.loads(file.read_text())["permission"].items()] == [("*", "allow"), ("edit", "deny"), ("bash", "ask")]
     file.write_text("{}")
     assert init_with(*words) == 0
     file.write_text(json.dumps(json.loads(file.read_text()) | {"theme": "x"}))

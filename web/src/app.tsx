@@ -375,9 +375,6 @@ function Messages() {
     <div className="md:relative md:h-0">
       <div
         className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:absolute md:top-auto md:right-4 md:bottom-28 xl:bottom-18 md:left-auto md:w-96"
-        data-slot="messages"
-        // To dismiss a message closes no dialog.
-        onPointerDown={(event) => event.stopPropagation()}
         data-testid="messages"
       >
         {inbox.messages.map((message) => (
@@ -389,7 +386,7 @@ function Messages() {
               LEVELS[message.level],
             )}
           >
-            <span className="min-w-0 flex-1 py-1 [overflow-wrap:anywhere]">{message.text}</span>
+            <span className="max-h-40 min-w-0 flex-1 overflow-y-auto py-1 [overflow-wrap:anywhere]">{message.text}</span>
             <Button
               variant="ghost"
               size="icon"

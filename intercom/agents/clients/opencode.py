@@ -6,6 +6,8 @@ Progress resets its time limit, so a call may wait for as long as the person tak
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from intercom.agents.clients.client import (
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
@@ -19,6 +21,8 @@ from intercom.agents.clients.client import (
 )
 from intercom.model.json_types import Json, JsonObject
 
+_RESTRICTING = ("ask", "deny")
+
 
 def _stdio(start: list[str]) -> JsonObject:
     return {"type": "local", "command": [*start], "enabled": True}
@@ -31,15 +35,21 @@ def _http(url: str, token: bool) -> JsonObject:
 
 
 def _are_restricted(document: JsonObject) -> bool:
+    """Whether neither tool does anything unnamed without asking. The last rule that matches a tool counts."""
     rules = document.get("permission")
     if not isinstance(rules, dict):
         return _is_restricted(rules)
-    return all(_is_restricted(rules.get(tool, rules.get("*"))) for tool in ("edit", "bash"))
+    return all(
+        _is_restricted(next((rules[name] for name in reversed(rules) if fnmatchcase(tool, name)), None))
+        for tool in ("edit", "bash")
+    )
 
 
 def _is_restricted(rule: Json) -> bool:
-    """Whether a rule lets nothing pass that it does not name."""
-    return (rule.get("*") if isinstance(rule, dict) else rule) in ("ask", "deny")
+    """Whether a rule lets nothing pass that is not named after its rule for everything."""
+    if not isinstance(rule, dict):
+        return rule in _RESTRICTING
+    return rule.get("*") in _RESTRICTING
 
 
 CLIENT = Client(

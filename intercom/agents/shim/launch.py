@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -134,15 +135,21 @@ def claim(places: Places) -> int | None:
 
 
 def is_claimed(places: Places) -> bool:
-    """Whether a process has the right to start a server, and so one comes soon."""
+    """Whether a process has the right to start a server, and so one comes soon. What is no file of this user's does not
+    count: where the runtime directory is in `/tmp`, another user may have put a pipe there."""
     try:
-        lock = os.open(places.start_lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(places.start_lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
+        found = os.fstat(lock)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return False
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:
+        return False
     finally:
         os.close(lock)
     return False

@@ -305,6 +305,14 @@ async def test_a_relay_that_ends_leaves_the_server_that_it_starts_to_the_next_on
             assert lives.all == [starting]
 
 
+def test_a_pipe_in_place_of_the_start_lock_holds_nobody_up() -> None:
+    with stage() as here:
+        where = places(environ=here.environment)
+        Path(where.start_lock).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(where.start_lock)
+        assert not launch.is_claimed(where)
+
+
 async def test_a_server_that_ends_before_it_is_ready_leaves_the_start_to_the_next_relay() -> None:
     with stage() as here:
         async with conducted(here) as lives:

@@ -364,7 +364,7 @@ def _to_fill_in(card: CardEntry) -> str:
     head = (
         f"# Write a comment as {how_to_comment(card['files'] or ())}, with a line of the new file, or as FILE: TEXT.",
         "# Indented lines continue it. Lines that begin with # are left out; without a comment nothing is sent.",
-        "# The numbers below are those of the new file's lines.",
+        "# The numbers below are those of the new file's lines. Save and leave to go on: you see first what is sent.",
         "",
         *(f"# {number:>{width}} {line}" for number, line in zip_longest(numbers, lines, fillvalue="")),
     )

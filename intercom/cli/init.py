@@ -64,7 +64,7 @@ HOOKS_NOTICE = (
 #: What a person must know before rules restrict a client's own tools: a sentence for each client, and the question.
 OWN_TOOLS_NOTICE = (
     "{title}'s own tools write and run without asking, and Intercom has no hooks for it. With these rules it brings its"
-    " changes to Intercom, and what is 'ask' it asks you itself. They apply {scope}, in {file}:"
+    " changes to Intercom, and asks you itself about what is 'ask'. They apply {scope}, in {file}:"
 )
 
 #: What a person must know before the section is added to their own file.
@@ -76,8 +76,9 @@ INSTRUCTIONS_NOTICE = (
 
 #: What a person must know to decide about an operator key.
 KEY_NOTICE = (
-    "With an operator key, only what you sign with a PIN is approved. Without one, a process of your account that types"
-    " into your terminals (tmux, an editor's), or writes the database, could approve in your place. Recommended."
+    "With an operator key, only what you sign with a PIN is approved: you type it when you answer, and a terminal can"
+    " keep the key unlocked for a while. Without one, a process of your account that types into your terminals (tmux,"
+    " an editor's), or writes the database, could approve in your place. Recommended."
 )
 NO_KEY = "no key was made: agent-intercom-ctl key create makes one"
 

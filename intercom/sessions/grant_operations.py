@@ -166,7 +166,7 @@ class GrantOperations:
         limits = limits_of(self.deps.config)
         tried = await try_policy(self.reader, session.workspace_root, scope.policy, limits, counts)
         if not tried.tried:
-            return "would have let nothing pass so far: this is the first request of its kind in this session"
+            return "has nothing to be tried on: this is the first request of its kind in this session"
         return tried.sentence()
 
     async def _waiting(self, scope: GrantScope, session: Session) -> tuple[str, ...]:

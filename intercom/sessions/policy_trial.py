@@ -33,7 +33,7 @@ SECONDS = 1.0
 _NAMED_REQUESTS = 5
 #: The longest part of a title that is shown, in characters.
 _TITLE = 80
-_NOTHING_BEFORE = "would have let nothing pass so far: this is the first request in this workspace"
+_NOTHING_BEFORE = "has nothing to be tried on: this is the first request in this workspace"
 
 Question = Evaluate | EvaluateFiles
 

@@ -270,13 +270,13 @@ class Recovery:
     def sentence(self) -> str:
         """Describe this to people."""
         waiting = self.counts.pending
+        interrupted = self.counts.sessions[SessionStatus.INTERRUPTED]
         standing_by = waiting[CardKind.STANDBY].count
         agents = f", {count(standing_by, 'agent')} standing by" if standing_by else ""
         return (
-            f"server restarted: {count(self.counts.sessions[SessionStatus.INTERRUPTED], 'interrupted session')},"
-            f" {count(waiting[CardKind.APPROVAL].count, 'pending approval')},"
-            f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')}{agents};"
-            " agents can resume with their tool reboot"
+            f"server restarted: {count(waiting[CardKind.APPROVAL].count, 'pending approval')},"
+            f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')}{agents},"
+            f" {count(interrupted, 'interrupted session')}: an agent that comes back resumes with its tool reboot"
         )
 
 

@@ -121,7 +121,7 @@ async def test_a_rule_is_shown_written_and_accepted_with_the_pin(tmp_path: Path)
         async with typing(at, "allow", at.id) as screen:
             shown = await screen.until("[y/N]")
             assert 'write pattern added: "notes.txt"' in shown
-            assert "it would have let nothing pass so far: this is the first request in this workspace" in " ".join(
+            assert "it has nothing to be tried on: this is the first request in this workspace" in " ".join(
                 shown.split()
             )
             screen.type("\x1b")

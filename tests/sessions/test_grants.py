@@ -84,6 +84,14 @@ async def test_a_grant_lets_as_many_changes_pass_as_it_has_uses(
     assert "use 1 of 2" in told.text
 
 
+async def test_without_limits_of_its_own_a_grant_is_for_twenty_minutes_and_ten_uses(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = (await agent.propose("a.txt")).request_id
+    shown = await server.app.service.grants.preview(id)
+    assert (shown.seconds, shown.uses) == (20 * 60, 10)
+
+
 async def test_the_audit_log_explains_what_passed(server: VirtualServer, agent: AgentClient) -> None:
     made = await grant(server, (await agent.propose()).request_id)
     opened = await agent.propose("b.txt", "b\n")
@@ -460,7 +468,7 @@ async def test_the_preview_says_what_would_have_passed(server: VirtualServer, ag
 async def test_what_a_preview_has_nothing_to_try_on_says_so(server: VirtualServer, agent: AgentClient) -> None:
     id = (await agent.propose("d.txt")).request_id
     shown = await server.app.service.grants.preview(id)
-    assert shown.trial == "would have let nothing pass so far: this is the first request of its kind in this session"
+    assert shown.trial == "has nothing to be tried on: this is the first request of its kind in this session"
     wait = (await agent.ask(Standby("idle"))).request_id
     with pytest.raises(InvalidState, match=f"{wait[:8]} is a standby: only a change of files"):
         await server.app.service.grants.preview(wait[:12])

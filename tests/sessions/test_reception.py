@@ -46,14 +46,18 @@ async def status(agent: AgentClient) -> SessionStatus:
 @pytest.mark.parametrize(
     ("standing_by", "told"),
     [
-        (0, "0 pending prompts; agents can resume with their tool reboot"),
-        (1, "0 pending prompts, 1 agent standing by; agents can resume with their tool reboot"),
+        (0, "0 pending prompts, 0 interrupted sessions"),
+        (1, "0 pending prompts, 1 agent standing by, 0 interrupted sessions"),
     ],
 )
 def test_the_notice_of_a_restart_counts_only_agents_that_stand_by(standing_by: int, told: str) -> None:
     waiting = {kind: Waiting() for kind in CardKind} | {CardKind.STANDBY: Waiting(standing_by)}
     counts = Counts(waiting, waiting, dict.fromkeys(SessionStatus, 0), {})
-    assert Recovery((), (), frozenset(), counts, ()).sentence().endswith(told)
+    assert (
+        Recovery((), (), frozenset(), counts, ())
+        .sentence()
+        .endswith(f"{told}: an agent that comes back resumes with its tool reboot")
+    )
 
 
 async def test_first_calls_that_race_open_one_session(server: VirtualServer, root: Path) -> None:

@@ -386,7 +386,9 @@ function Messages() {
               LEVELS[message.level],
             )}
           >
-            <span className="max-h-40 min-w-0 flex-1 overflow-y-auto py-1 [overflow-wrap:anywhere]">{message.text}</span>
+            <span className="max-h-40 min-w-0 flex-1 overflow-y-auto py-1 [overflow-wrap:anywhere]">
+              {message.text}
+            </span>
             <Button
               variant="ghost"
               size="icon"

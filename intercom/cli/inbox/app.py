@@ -319,7 +319,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
             return card_row(self.board, self.board.listed[at], width, ctl_draw.now())
         session = self._sessions[at]
         waiting = waiting_by_session(self.board.cards)[session.id]
-        return session_row(session, waiting, width, is_selected=session.id == self._session)
+        grants = sum(each.session_id == session.id for each in self._grants)
+        return session_row(session, waiting, width, grants=grants, is_selected=session.id == self._session)
 
     def _draw_bars(self) -> None:
         asked = self.board.asked

@@ -283,11 +283,13 @@ def batch_lines(board: Board) -> list[Text]:
     return lines
 
 
-def session_row(session: Session, waiting: int, width: int, *, is_selected: bool) -> Text:
-    """Return the row of a session in the list."""
+def session_row(session: Session, waiting: int, width: int, *, grants: int = 0, is_selected: bool) -> Text:
+    """Return the row of a session in the list. `grants` is how many permit something in it."""
     row = Text(f" {short(session.id):<9}")
     row.append(f"{session.status:<12}", "green" if session.status == "active" else "yellow")
     row.append(f"{waiting or '':>3} ", "bold yellow")
+    if grants:
+        row.append(f"{count(grants, 'grant')} ", "green")
     name = one_line(session.client_name or "")
     place = Text(f"{one_line(os.path.basename(session.workspace_root))}{f' · {name}' if name else ''}")
     place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)

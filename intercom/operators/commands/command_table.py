@@ -240,7 +240,7 @@ _ROWS = (
     _row(
         "unpause",
         SIGNED,
-        "let a paused agent continue, as resume does",
+        "let a paused agent continue; `resume` also answers one that stands by",
         _session("which one; default: the only paused one"),
     ),
     _row(

@@ -124,7 +124,9 @@ export function savedText(preview: GrantPreview | RulePreview, isAccepted: boole
 export function isNoticeOf(notice: string, by: string, act: "grant" | "revoke", grantId: string): boolean {
   const id = short(grantId);
   if (act === "revoke") return notice.startsWith(`${by} revoked the grant ${id}: `);
-  return notice.startsWith(`${by} permitted in advance: `) && notice.endsWith(`; agent-intercom-ctl revoke ${id} ends it`);
+  return (
+    notice.startsWith(`${by} permitted in advance: `) && notice.endsWith(`; agent-intercom-ctl revoke ${id} ends it`)
+  );
 }
 
 /** Return how long a grant lasts, in words. */

@@ -81,7 +81,7 @@ export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) 
               <code className="font-mono">{oneLine(source)}</code>
             </Fragment>
           ))}{" "}
-          in its workspace. The policy without it then waits for you.
+          in its workspace: the changed policy is then a request that waits for you.
         </p>
       </section>
     </>

@@ -236,11 +236,7 @@ test("what passes is listed, and one click revokes a grant, once", async ({ serv
   expect(server.sent.map(({ command, fields }) => [command, fields["id"]])).toEqual([["revoke", "g1"]]);
 });
 
-test("what others do with grants is said, and one's own act once", async ({
-  server,
-  visit,
-  known,
-}) => {
+test("what others do with grants is said, and one's own act once", async ({ server, visit, known }) => {
   const id = "719939cd-0746-4b9e-8059-7c3891f8af05";
   known.grants = [grantEntry({ grant_id: id })];
   server.answers.set("revoke", () => {

@@ -45,7 +45,7 @@ async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> No
 
         shown = await typed(work, f"grant {id} --pattern *.txt --for 5m --uses 1")
         assert 'for 5 minutes or 1 use:\n  proposed changes of "*.txt", up to risk low' in shown
-        assert "it would have let nothing pass so far: this is the first request of its kind" in shown
+        assert "it has nothing to be tried on: this is the first request of its kind" in shown
         assert "no grant is in force" in await typed(work, "grants")
 
         await work.tap(card, "approve_permit")

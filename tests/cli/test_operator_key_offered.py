@@ -201,11 +201,12 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
         assert found.text.startswith(
             "in programs that embed Intercom, nothing can be decided yet: your operator key has"
         )
-        assert found.advice == "agent-intercom-ctl key settings"
+        assert found.advice == "if you want it: agent-intercom-ctl key settings"
         async with on_terminal([*CTL, "key", "list"], at.env) as screen:
             assert found.text in await screen.rest()
         code, reply = await ctl(at.env, "key", "list")
-        assert (code, reply["unsigned_settings"]) == (0, found.text)
+        assert code == 0
+        assert reply["unsigned_settings"].startswith(found.text)
         await with_pin(at, "key", "settings")
         # Before anybody asks again: the server takes no older ones from here on.
         _, log = await ctl(at.env, "log")

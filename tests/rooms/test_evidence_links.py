@@ -185,7 +185,7 @@ class Agent:
 
 async def room_with(server: VirtualServer, source: Source) -> InRoom:
     room = await create(server)
-    room.service.links = EvidenceLinks(room.service.access, source)
+    room.service.links = EvidenceLinks(room.service.room_actors, source)
     return room
 
 

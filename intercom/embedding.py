@@ -62,7 +62,7 @@ from intercom.model.policy import RulePreview, RuleWritten
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import command_handler, command_handlers, grant_handlers
+from intercom.operators.commands import caller_and_handler, command_handlers, grant_handlers
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.amendments import AmendedCard
@@ -454,8 +454,8 @@ class EmbeddedOperator:
         InvalidArguments for an unknown name, and TypeError for an unknown argument."""
         return await handler_of(name)(self.app.service, self._caller(act), **arguments)
 
-    def _caller(self, act: str | None = None) -> command_handler.Caller:
-        return command_handler.Caller(
+    def _caller(self, act: str | None = None) -> caller_and_handler.Caller:
+        return caller_and_handler.Caller(
             self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.session_deps.now()
         )
 

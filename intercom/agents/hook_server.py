@@ -19,7 +19,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import System, ask
-from intercom.agents import agent_process_records, schemas
+from intercom.agents import agent_process_records, argument_schemas
 from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
 from intercom.agents.hook_process import ASKED, PAUSED
@@ -193,7 +193,7 @@ def _workspace(hook: HookDeps, origin: HookOrigin) -> str:
 
 def operation_of(found: client.Operation) -> Operation:
     """Convert an operation from a hook's table to the model's value."""
-    return schemas.read(Operation, found._asdict() | {"touches": list(found.touches)})
+    return argument_schemas.read(Operation, found._asdict() | {"touches": list(found.touches)})
 
 
 @frozen
@@ -364,11 +364,11 @@ class _HookConnection:
         params = part(request, "params")
         match request.get("method"):
             case "intercom/permission":
-                return await self._permission(schemas.read(PermissionParams, params))
+                return await self._permission(argument_schemas.read(PermissionParams, params))
             case "intercom/stopping":
-                return await self._stopping(schemas.read(StoppingParams, params))
+                return await self._stopping(argument_schemas.read(StoppingParams, params))
             case "intercom/told":
-                return await self._told(schemas.read(ToldParams, params))
+                return await self._told(argument_schemas.read(ToldParams, params))
         known = "intercom/permission, intercom/stopping or intercom/told"
         raise InvalidArguments(f"a hook asks {known}; does it have another version?")
 

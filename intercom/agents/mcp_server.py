@@ -36,7 +36,7 @@ from pydantic import Field
 
 from actors import Request, ask
 from intercom._version import __version__
-from intercom.agents import icons, prompts, resources, schemas, tool_call
+from intercom.agents import argument_schemas, icons, prompts, resources, tool_call
 from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
 from intercom.agents.clients import TASKS_EXTENSION, offers_tasks, without_tasks
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
@@ -176,8 +176,8 @@ def _listed(tool: Tool, name: str) -> types.Tool:
         name=name,
         title=tool.title,
         description=tool.description,
-        input_schema=schemas.portable(schemas.of(tool.takes)),
-        output_schema=schemas.portable(schemas.of_answer(tool.result)),
+        input_schema=argument_schemas.portable(argument_schemas.of(tool.takes)),
+        output_schema=argument_schemas.portable(argument_schemas.of_answer(tool.result)),
         icons=icons.of(tool.name),
         execution=types.ToolExecution(task_support="optional") if tool.offers_tasks else None,
         annotations=types.ToolAnnotations(
@@ -254,7 +254,7 @@ async def _run(
     connection, response = connection_and_response(ctx)
     # An anonymous client cannot ask for a task later.
     form = None if connection.anonymous else wanted(ctx, params, tool)
-    given = schemas.read(tool.takes, params.arguments)
+    given = argument_schemas.read(tool.takes, params.arguments)
     async with connection.answering(tool, given, caller_of(ctx), ctx.request_id, response) as call:
         if form is not None:
             return await begin(form, call)

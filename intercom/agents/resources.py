@@ -21,7 +21,7 @@ from intercom.model import clock
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.request import ApprovalRequest, ContinuationPrompt, InstructionWait
-from intercom.sessions.chat_outbox import channel_of
+from intercom.sessions.chat_messages import channel_of
 from intercom.sessions.messages import OUTBOX_WRITER, Describe, History, ReadRecent, ReadRequests
 from intercom.sessions.request_kinds import Asked, headline
 

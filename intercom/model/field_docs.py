@@ -1,6 +1,6 @@
 """Descriptions and limits of attrs fields, for values that agents and hooks send and receive as JSON.
 
-`agents/schemas.py` makes JSON Schemas from them and checks what arrives.
+`agents/argument_schemas.py` makes JSON Schemas from them and checks what arrives.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey, Rec
 from intercom.model.errors import IpcError, Unauthorized
 from intercom.model.json_types import JsonObject
 from intercom.model.process import Origin
-from intercom.operators.commands.command_request import CommandRequest
+from intercom.operators.commands.command_execution import CommandRequest
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.router_messages import Channel
 

@@ -30,7 +30,7 @@ from intercom.model.process import Origin
 from intercom.model.request import PromptType
 from intercom.model.visible_text import one_line
 from intercom.operators.card_router import NOTIFIED, ModeOf
-from intercom.operators.commands.command_request import text_field
+from intercom.operators.commands.command_execution import text_field
 from intercom.operators.router_messages import Channel
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService

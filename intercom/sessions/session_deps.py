@@ -11,7 +11,7 @@ from actors import Name
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
-from intercom.sessions.chat_outbox import ChatOutbox
+from intercom.sessions.chat_messages import ChatOutbox
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.workspace_locks import WorkspaceLocks
 from intercom.store.store_and_reader import Store

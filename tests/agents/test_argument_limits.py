@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import fields
 
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.agents.hook_server import PERMISSION_PROMPT, PermissionPrompt
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
@@ -49,10 +49,10 @@ CASES: list[tuple[type[Any], dict[str, Any], str, int]] = [
 def test_a_text_has_a_limit_and_one_over_it_is_refused(
     kind: type[Any], others: dict[str, Any], name: str, most: int
 ) -> None:
-    read = schemas.read(kind, {**others, name: "x" * most})
+    read = argument_schemas.read(kind, {**others, name: "x" * most})
     assert getattr(read, name) == "x" * most
     with pytest.raises(InvalidArguments, match=rf"{name}: must have at most {most} characters, and has {most + 1}"):
-        schemas.read(kind, {**others, name: "x" * (most + 1)})
+        argument_schemas.read(kind, {**others, name: "x" * (most + 1)})
 
 
 def test_every_text_of_every_tool_has_a_limit_but_a_change_and_what_is_the_clients_own() -> None:
@@ -71,8 +71,8 @@ def test_the_model_is_told_what_every_argument_and_every_field_of_an_answer_is(t
             check(each, f"{path}.{name}")
             check(each.get("items", {}), f"{path}.{name}[]")
 
-    check(schemas.of(tool.takes), tool.name)
-    check(schemas.of_answer(tool.result), tool.name)
+    check(argument_schemas.of(tool.takes), tool.name)
+    check(argument_schemas.of_answer(tool.result), tool.name)
 
 
 #: Qwen Code cuts a description here, and shows its model no instructions of servers.
@@ -109,9 +109,9 @@ def test_the_beginning_of_each_description_says_how_to_use_the_tool() -> None:
 @pytest.mark.parametrize("name", ["call", "by", "channel", "from_agent", "adopted"])
 def test_what_the_server_sets_is_no_argument(name: str) -> None:
     for tool in TOOLS:
-        assert name not in schemas.of(tool.takes)["properties"]
+        assert name not in argument_schemas.of(tool.takes)["properties"]
         with pytest.raises(InvalidArguments, match=f"{name}: no such argument"):
-            schemas.read(tool.takes, {name: "x"})
+            argument_schemas.read(tool.takes, {name: "x"})
 
 
 def test_what_lies_deeper_is_measured_too() -> None:
@@ -125,7 +125,7 @@ def test_what_lies_deeper_is_measured_too() -> None:
     ]
     for kind, given, told in cases:
         with pytest.raises(InvalidArguments, match=told):
-            schemas.read(kind, given)
+            argument_schemas.read(kind, given)
 
 
 # --- hostile values: what is looked at does not depend on their size ------------------------------------------------
@@ -166,13 +166,13 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return []
 
-    monkeypatch.setattr(schemas, "get_close_matches", look_up)
+    monkeypatch.setattr(argument_schemas, "get_close_matches", look_up)
     return names
 
 
 def refusal(kind: type[Any], given: Any) -> str:
     with pytest.raises(InvalidArguments) as refused:
-        schemas.read(kind, given)
+        argument_schemas.read(kind, given)
     return refused.value.message
 
 
@@ -182,8 +182,8 @@ def test_of_many_unknown_keys_only_the_first_are_read_and_named(tool: Any, looke
     said = refusal(tool.takes, given)
     assert "k0: no such argument" in said
     assert said.endswith("and more faults")
-    assert said.count("; ") == schemas.MOST_FAULTS
-    assert len(looked_up) <= schemas.MOST_LOOKED_UP
+    assert said.count("; ") == argument_schemas.MOST_FAULTS
+    assert len(looked_up) <= argument_schemas.MOST_LOOKED_UP
 
 
 def test_many_unknown_keys_deeper_are_not_all_read_either(looked_up: list[str]) -> None:
@@ -191,7 +191,7 @@ def test_many_unknown_keys_deeper_are_not_all_read_either(looked_up: list[str]) 
     said = refusal(PostMessage, {"session_id": "s", "team_id": "t", "content": content})
     assert said.startswith("content.k0: no such argument")
     assert len(said) < 1000
-    assert len(looked_up) == schemas.MOST_LOOKED_UP
+    assert len(looked_up) == argument_schemas.MOST_LOOKED_UP
 
 
 def test_nothing_similar_to_a_long_name_is_looked_up(looked_up: list[str]) -> None:
@@ -214,7 +214,8 @@ def test_no_nesting_is_too_deep_to_be_refused(levels: int) -> None:
         )
     # What another program defines is passed on as it is, and may be nested.
     assert (
-        schemas.read(PermissionPrompt, {"tool_name": "t", "input": objects, "more": lists}).input["a"] is objects["a"]
+        argument_schemas.read(PermissionPrompt, {"tool_name": "t", "input": objects, "more": lists}).input["a"]
+        is objects["a"]
     )
 
 
@@ -223,14 +224,14 @@ def test_a_value_of_a_wrong_type_is_neither_read_nor_written() -> None:
 
 
 def test_a_list_that_is_too_long_is_refused_before_its_entries_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    check, schema = schemas._prepared(Ping)
+    check, schema = argument_schemas._prepared(Ping)
     checked: list[int] = []
 
     def count(given: Any) -> bool:
         checked.append(len(given["progress_snapshot"]))
         return check(given)
 
-    monkeypatch.setattr(schemas, "_prepared", lambda _kind: (count, schema))
+    monkeypatch.setattr(argument_schemas, "_prepared", lambda _kind: (count, schema))
     items = [{"label": "l", "status": "done"}] * 10_000
     assert refusal(Ping, {"progress_snapshot": items}) == "progress_snapshot: must have at most 200 entries; name fewer"
     assert checked == [201]
@@ -238,21 +239,23 @@ def test_a_list_that_is_too_long_is_refused_before_its_entries_are_checked(monke
 
 def test_at_most_five_faults_are_reported() -> None:
     said = refusal(Ping, {"progress_snapshot": [{"label": 5}] * 100})
-    assert said.count("; ") == schemas.MOST_FAULTS
+    assert said.count("; ") == argument_schemas.MOST_FAULTS
     assert said.endswith("; and more faults")
     many = [{"label": "x" * 501, "status": "done"}] * 100
     assert refusal(Ping, {"progress_snapshot": many}).endswith("; and more faults")
 
 
 def test_a_null_is_absent_and_further_keys_of_an_open_class_are_ignored() -> None:
-    assert schemas.read(Ping, {"status_message": None, "unknown": None}).status_message is None
+    assert argument_schemas.read(Ping, {"status_message": None, "unknown": None}).status_message is None
     more = {f"k{number}": number for number in range(1000)}
-    assert schemas.read(PermissionPrompt, {**more, "tool_name": "t", "input": {"a": None}}).input == {"a": None}
+    assert argument_schemas.read(PermissionPrompt, {**more, "tool_name": "t", "input": {"a": None}}).input == {
+        "a": None
+    }
 
 
 def test_ordinary_tools_take_any_character() -> None:
-    assert schemas.read(Ping, {"status_message": "\ud800\0"}).status_message == "\ud800\0"
+    assert argument_schemas.read(Ping, {"status_message": "\ud800\0"}).status_message == "\ud800\0"
 
 
 def test_a_change_may_be_long() -> None:
-    assert schemas.read(CheckClearance, {**PROPOSAL, "diff": "x" * 1_000_000}).diff is not None
+    assert argument_schemas.read(CheckClearance, {**PROPOSAL, "diff": "x" * 1_000_000}).diff is not None

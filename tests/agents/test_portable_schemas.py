@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import intercom.agents
-from intercom.agents import mcp_server, schemas
+from intercom.agents import argument_schemas, mcp_server
 from intercom.agents.gateway.search_tools import CallTool, SearchTools
 from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.agents.rooms import mcp as rooms
@@ -48,18 +48,20 @@ def test_what_the_shim_answers_by_itself_is_in_the_subset(version: str) -> None:
 
 
 def test_the_tools_of_search_are_in_the_subset_but_for_anothers_arguments() -> None:
-    assert faults_of_arguments(schemas.portable(schemas.of(SearchTools))) == []
-    assert faults_of_arguments(schemas.portable(schemas.of(CallTool))) == [".arguments|0: an object of unknown form"]
+    assert faults_of_arguments(argument_schemas.portable(argument_schemas.of(SearchTools))) == []
+    assert faults_of_arguments(argument_schemas.portable(argument_schemas.of(CallTool))) == [
+        ".arguments|0: an object of unknown form"
+    ]
 
 
 def test_only_the_tool_of_one_client_has_arguments_of_unknown_form() -> None:
     # Claude Code calls it itself, with what it likes: no model provider sees it.
-    found = faults_of_arguments(schemas.portable(schemas.of(PERMISSION_PROMPT.takes)))
+    found = faults_of_arguments(argument_schemas.portable(argument_schemas.of(PERMISSION_PROMPT.takes)))
     assert ".input: an object of unknown form" in found
 
 
 def test_a_default_is_told_in_words() -> None:
-    told = schemas.portable(schemas.of(Everything))["properties"]
+    told = argument_schemas.portable(argument_schemas.of(Everything))["properties"]
     assert told["count"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "Default: 1."}
     risk = LISTED["check_clearance"].input_schema["properties"]["risk_level"]
     assert risk["description"].endswith('Default: "low".')
@@ -69,23 +71,23 @@ def test_a_default_is_told_in_words() -> None:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_what_is_listed_accepts_whatever_is_accepted(name: str, data: st.DataObject) -> None:
-    schema = schemas.of(TAKEN[name])
+    schema = argument_schemas.of(TAKEN[name])
     value = data.draw(values(schema))
     if Draft202012Validator(schema).is_valid(value):
-        assert Draft202012Validator(schemas.portable(schema)).is_valid(value)
+        assert Draft202012Validator(argument_schemas.portable(schema)).is_valid(value)
 
 
-@given(values(schemas.of(Everything)))
+@given(values(argument_schemas.of(Everything)))
 def test_a_union_accepts_whatever_is_accepted(value: Any) -> None:
-    schema = schemas.of(Everything)
+    schema = argument_schemas.of(Everything)
     if Draft202012Validator(schema).is_valid(value):
-        assert Draft202012Validator(schemas.portable(schema)).is_valid(value)
+        assert Draft202012Validator(argument_schemas.portable(schema)).is_valid(value)
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_strict_mode_sends_for_an_argument_that_is_left_out_counts_as_left_out(name: str) -> None:
     kind = TAKEN[name]
-    listed = schemas.portable(schemas.of(kind))
+    listed = argument_schemas.portable(argument_schemas.of(kind))
     needed = dict.fromkeys(listed.get("required", ()), "1")
     sent = {each: None for each in listed["properties"] if each not in needed}
     assert read(kind, {**needed, **sent}) == read(kind, needed)
@@ -94,7 +96,7 @@ def test_what_strict_mode_sends_for_an_argument_that_is_left_out_counts_as_left_
 def read(kind: Any, arguments: dict[str, Any]) -> object:
     """What the server makes of arguments: the value, or the refusal."""
     try:
-        return schemas.read(kind, arguments)
+        return argument_schemas.read(kind, arguments)
     except InvalidArguments as refused:
         return refused.message
 
@@ -118,7 +120,7 @@ def test_what_is_outside_of_the_subset_is_a_fault(schema: dict[str, Any], fault:
 
 
 def test_what_was_listed_before_was_refused() -> None:
-    before = schemas.of(TAKEN["ping"])
+    before = argument_schemas.of(TAKEN["ping"])
     assert faults(before)
     assert faults_in_strict_mode(before)
     assert faults_for_gemini(before)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.model.field_docs import doc
 from intercom.model.room import RoomStatus
 from intercom.rooms.tools.room_tool_table import OVER_HTTP
@@ -60,18 +60,18 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return st.one_of(kinds)
 
 
-@given(values(schemas.of(Everything)))
+@given(values(argument_schemas.of(Everything)))
 def test_it_accepts_what_the_validator_accepts(value: Any) -> None:
-    schema = schemas.of(Everything)
-    accepted, valid = schemas.quick_check(schema)(value), Draft202012Validator(schema).is_valid(value)
+    schema = argument_schemas.of(Everything)
+    accepted, valid = argument_schemas.quick_check(schema)(value), Draft202012Validator(schema).is_valid(value)
     # It leaves whole numbers that are written as floats to the validator.
     assert accepted == valid or (valid and "1.0" in repr(value)) or (valid and "1e+300" in repr(value))
 
 
-@given(values(schemas.of(Everything)))
+@given(values(argument_schemas.of(Everything)))
 def test_what_the_validator_refuses_has_a_fault_and_nothing_else(value: Any) -> None:
-    schema = schemas.of(Everything)
-    has_none = next(schemas._faults(schema, value, ""), None) is None
+    schema = argument_schemas.of(Everything)
+    has_none = next(argument_schemas._faults(schema, value, ""), None) is None
     assert has_none == Draft202012Validator(schema).is_valid(value)
 
 
@@ -79,7 +79,7 @@ def test_what_the_validator_refuses_has_a_fault_and_nothing_else(value: Any) -> 
 @settings(max_examples=30)
 @given(data=st.data())
 def test_it_accepts_nothing_that_the_validator_refuses(name: str, data: st.DataObject) -> None:
-    schema = schemas.of(TAKEN[name])
+    schema = argument_schemas.of(TAKEN[name])
     value = data.draw(values(schema))
-    if schemas.quick_check(schema)(value):
+    if argument_schemas.quick_check(schema)(value):
         assert Draft202012Validator(schema).is_valid(value)

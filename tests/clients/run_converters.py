@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import intercom.agents
+from intercom.agents.argument_schemas import of, portable
 from intercom.agents.gateway.search_tools import SearchTools
 from intercom.agents.rooms import mcp as rooms
-from intercom.agents.schemas import of, portable
 from tests.agents.portable_schemas import Schema, faults_for_gemini, faults_in_strict_mode, parts
 from tests.clients import npm, pypi
 

@@ -355,10 +355,10 @@ async def test_the_older_names_work_where_the_configuration_says_so() -> None:
 
 def test_a_result_may_hold_more_than_its_schema_names() -> None:
     # A validator in a client must not refuse what rides on an answer.
-    from intercom.agents import schemas
+    from intercom.agents import argument_schemas
     from intercom.sessions.tools.tool_table import TOOLS
 
     for tool in TOOLS:
-        schema = schemas.of_answer(tool.result)
+        schema = argument_schemas.of_answer(tool.result)
         assert {"late_verdicts", "instructions"} <= set(schema["properties"])
         assert schema.get("additionalProperties", True) is True

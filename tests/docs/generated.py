@@ -19,7 +19,7 @@ import attrs
 import trio
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from intercom.agents import prompts, resources, schemas
+from intercom.agents import argument_schemas, prompts, resources
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
@@ -222,17 +222,20 @@ def _message(node: ast.ClassDef) -> list[str]:
 
 def tools() -> str:
     """What may be attached to any answer, and every tool as agents see it: its arguments, the fields of its answer."""
-    lines = ["## Attached to any answer", "", *_properties(schemas.ATTACHED), ""]
+    lines = ["## Attached to any answer", "", *_properties(argument_schemas.ATTACHED), ""]
     for tool in TOOLS:
         hints = [name.replace("_", " ") for name, holds in attrs.asdict(tool.hints).items() if holds]
         lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
         task = " It can be [called as a task](clients.md#tasks)." if tool.offers_tasks else ""
         older = f"Older name: `{tool.legacy_name}`. " if tool.legacy_name else ""
         lines += [f"{older}Hints: {', '.join(hints) or 'none'}.{task}", ""]
-        arguments, answer = schemas.of(tool.takes), schemas.of_answer(tool.result)["properties"]
+        arguments, answer = argument_schemas.of(tool.takes), argument_schemas.of_answer(tool.result)["properties"]
         needed = arguments.get("required", ())
         lines += ["Takes:", "", *_properties(arguments["properties"], needed), "", "Answers:", ""]
-        lines += [*_properties({name: each for name, each in answer.items() if name not in schemas.ATTACHED}), ""]
+        lines += [
+            *_properties({name: each for name, each in answer.items() if name not in argument_schemas.ATTACHED}),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -242,10 +245,10 @@ def room_tools() -> str:
     for tool in room_table.OVER_HTTP:
         lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
         lines += [f"`{tool.route.method} {tool.route.path}`{_room_note(tool)}", ""]
-        arguments = schemas.of(tool.takes)
+        arguments = argument_schemas.of(tool.takes)
         lines += ["Takes:", "", *_properties(arguments["properties"], arguments.get("required", ())), ""]
         if tool.result is not None:
-            lines += ["Answers:", "", *_properties(schemas.of_result(tool.result)["properties"]), ""]
+            lines += ["Answers:", "", *_properties(argument_schemas.of_result(tool.result)["properties"]), ""]
     return "\n".join(lines)
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.sessions.tools.tool_table import TOOLS
 from tests.fuzz.harm import is_fair_result
 from tests.fuzz.rig import CONFIG, ERAS, Agent, rig
 from tests.fuzz.values import arguments, examples, garbage, texts
 from tests.support.machine_speed import is_below
 
-SCHEMAS = {tool.name: schemas.of(tool.takes) for tool in TOOLS}
-ANSWERS = {tool.name: schemas.of_answer(tool.result) for tool in TOOLS}
+SCHEMAS = {tool.name: argument_schemas.of(tool.takes) for tool in TOOLS}
+ANSWERS = {tool.name: argument_schemas.of_answer(tool.result) for tool in TOOLS}
 
 
 #: Calls in order, one that waits and one that does not.

@@ -12,8 +12,8 @@ from intercom.cli import ctl, ctl_draw
 from intercom.model import signing
 from intercom.model.decision import Decision
 from intercom.model.session import Session
+from intercom.operators.commands.caller_and_handler import handles
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_handler import handles
 from intercom.operators.commands.command_handlers import HANDLERS
 from intercom.operators.commands.command_table import ANSWERS, COMMANDS, FIELDS, decisions_of
 from intercom.operators.commands.json_forms import form

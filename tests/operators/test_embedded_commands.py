@@ -13,7 +13,7 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import Files
 from intercom.model.errors import InvalidArguments
 from intercom.model.session import SessionMode
-from intercom.operators.commands.command_request import carry_out
+from intercom.operators.commands.command_execution import carry_out
 from intercom.operators.ctl.connection import CtlRequest
 from tests.operators.stand_in_service import START, StandInService, card
 

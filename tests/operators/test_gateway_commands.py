@@ -13,7 +13,7 @@ from intercom.model import signing
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound
 from intercom.model.gateway_view import GatewayOperations
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_request import carry_out
+from intercom.operators.commands.command_execution import carry_out
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.connection import CtlRequest, success
 from tests.operators.stand_in_gateway import StandInGateway, call_line, evidence_export

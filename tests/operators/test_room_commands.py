@@ -14,7 +14,7 @@ from intercom.model.json_types import JsonObject
 from intercom.model.room import RoomRefused
 from intercom.model.room_view import RoomOperations
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_request import carry_out
+from intercom.operators.commands.command_execution import carry_out
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.connection import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople

@@ -23,7 +23,7 @@ from intercom.model.errors import IntercomError, InvalidState, IpcError, NotFoun
 from intercom.model.server_view import HttpPort
 from intercom.model.web import ApiToken, PushSubscription, SignedIn
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.command_request import carry_out, refusals
+from intercom.operators.commands.command_execution import carry_out, refusals
 from intercom.operators.ctl.connection import CtlRequest, success
 from intercom.sessions.server_information import ServerInformation
 from tests.operators.stand_in_rooms import StandInRooms, room

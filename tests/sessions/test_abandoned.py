@@ -16,7 +16,7 @@ from intercom.model.card import CardState
 from intercom.model.config import Config
 from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.chat_outbox import ChatOutbox, thread_key
+from intercom.sessions.chat_messages import ChatOutbox, thread_key
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import Adopt
 from intercom.sessions.tools.transmit import Transmit

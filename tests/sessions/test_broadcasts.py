@@ -19,7 +19,7 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.chat_outbox import ChatOutbox, channel_of, is_notified, notice_key, thread_key
+from intercom.sessions.chat_messages import ChatOutbox, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.messages import Admit, Agent, Posted
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
 from intercom.sessions.tools.check_diff import CheckDiff

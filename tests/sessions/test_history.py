@@ -18,7 +18,7 @@ from intercom.local.places import Places, places
 from intercom.model.decision import Decision
 from intercom.model.errors import DatabaseError, FileError, NotFound
 from intercom.model.json_types import Json
-from intercom.operators.commands.command_request import carry_out, read_fields
+from intercom.operators.commands.command_execution import carry_out, read_fields
 from intercom.operators.router_messages import Channel
 from intercom.sessions.history import MOST_WORDS, REST, LogVerifier, words_of
 from intercom.sessions.tools.check_clearance import CheckClearance

@@ -14,7 +14,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, InvalidState, SignatureRefused
 from intercom.model.policy import RuleWritten
 from intercom.model.request import FileTouch, Operation, OperationKind, RiskLevel
-from intercom.operators.commands.command_handler import Caller
+from intercom.operators.commands.caller_and_handler import Caller
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel
 from intercom.sessions.messages import AskPermission

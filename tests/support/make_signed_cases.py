@@ -15,7 +15,7 @@ from intercom.model import signing
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.json_types import Json, JsonObject
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_request import _DEFAULT_REASONS
+from intercom.operators.commands.command_execution import _DEFAULT_REASONS
 from intercom.operators.commands.command_table import ANSWERS, COMMANDS, HOW_TO_ANSWER, decision_about
 from intercom.operators.router_messages import Channel
 from tests.support.passkeys import ORIGIN

@@ -27,7 +27,7 @@ from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.request import RiskLevel
 from intercom.operators.router_messages import Channel, Subscribe
-from intercom.sessions.chat_outbox import ChatOutbox
+from intercom.sessions.chat_messages import ChatOutbox
 from intercom.sessions.housekeeping import WATCH_SECONDS
 from intercom.sessions.messages import (
     Admit,

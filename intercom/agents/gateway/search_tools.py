@@ -23,7 +23,7 @@ from typing import Any, Final
 import trio
 from attrs import define, field, frozen
 
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.gateway.assignments import AgentIdentity, narrowed_by
 from intercom.gateway.calls import GatewayCaller
 from intercom.gateway.catalog import SEPARATOR, Catalog, Entry
@@ -110,14 +110,14 @@ def definitions(snapshot: OfferSnapshot, agent: AgentIdentity) -> tuple[JsonObje
             "name": SEARCH_TOOLS,
             "title": "Search tools",
             "description": f"{_SEARCH_TEXT}\nDownstreams: {'; '.join([*named, *more])}",
-            "inputSchema": schemas.portable(schemas.of(SearchTools)),
+            "inputSchema": argument_schemas.portable(argument_schemas.of(SearchTools)),
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
         },
         {
             "name": CALL_TOOL,
             "title": "Call a tool",
             "description": _CALL_TEXT,
-            "inputSchema": schemas.portable(schemas.of(CallTool)),
+            "inputSchema": argument_schemas.portable(argument_schemas.of(CallTool)),
             "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
         },
     )
@@ -152,7 +152,7 @@ class SearchMode:
         IntercomError ("unknown_tool") for an unknown tool. `call_tool` also raises what a direct call raises.
         """
         if name == SEARCH_TOOLS:
-            return _text(await self._search(caller.identity, schemas.read(SearchTools, _object(params))))
+            return _text(await self._search(caller.identity, argument_schemas.read(SearchTools, _object(params))))
         return await self._call(caller, params)
 
     # --- search_tools ------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class SearchMode:
     # --- call_tool ---------------------------------------------------------------------------------------------------
 
     async def _call(self, caller: GatewayCaller, params: JsonObject) -> JsonObject:
-        asked = schemas.read(CallTool, _object(params))
+        asked = argument_schemas.read(CallTool, _object(params))
         snapshot = self.snapshot()
         entry = snapshot.catalog.find(asked.name)
         if entry is None:

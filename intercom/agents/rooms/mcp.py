@@ -23,7 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from intercom._version import __version__
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.agents.http import access_rules
 from intercom.agents.rooms import room_call
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
@@ -149,8 +149,8 @@ def _listed(tool: RoomTool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schemas.portable(schemas.of(tool.takes)),
-        output_schema=schemas.portable(schemas.of_result(tool.result)),
+        input_schema=argument_schemas.portable(argument_schemas.of(tool.takes)),
+        output_schema=argument_schemas.portable(argument_schemas.of_result(tool.result)),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,

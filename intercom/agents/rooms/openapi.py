@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from attrs import fields
 
 from intercom._version import __version__
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.model.json_types import JsonObject
 from intercom.model.type_schemas import Schema
 from intercom.rooms.tools import feed
@@ -90,7 +90,7 @@ def document(base: str, *, secret: bool) -> JsonObject:
 
 
 def _operation(tool: RoomTool, secret: bool) -> JsonObject:
-    schema = schemas.of(tool.takes, lengths=True)
+    schema = argument_schemas.of(tool.takes, lengths=True)
     properties: dict[str, Schema] = schema["properties"]
     required = set(schema.get("required", ()))
     parameters: list[JsonObject] = []
@@ -189,7 +189,7 @@ def _success(tool: RoomTool) -> JsonObject:
                 "application/json": {"schema": {"type": "object"}},
             },
         }
-    answer = schemas.of_result(tool.result)
+    answer = argument_schemas.of_result(tool.result)
     if "messages" in answer["properties"]:
         described = answer["properties"]["messages"]
         answer["properties"]["messages"] = {**described, "items": {"$ref": "#/components/schemas/Message"}}

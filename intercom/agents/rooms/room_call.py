@@ -18,7 +18,7 @@ import trio
 from attrs import AttrsInstance, fields, frozen
 
 from actors import Busy, Down, NotRunning
-from intercom.agents import schemas
+from intercom.agents import argument_schemas
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
@@ -59,7 +59,7 @@ def read(tool: RoomTool, given: Mapping[str, object], how: str) -> AttrsInstance
     if tool.needs_token and not given.get("team_id"):
         raise RoomRefused(RoomErrorCode.UNAUTHORIZED, _NO_TOKEN.format(how=how))
     try:
-        arguments = schemas.read(tool.takes, given)
+        arguments = argument_schemas.read(tool.takes, given)
     except InvalidArguments as refused:
         raise RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, refused.message, tool=tool.name) from None
     for name, text in _texts(given):

@@ -1,7 +1,7 @@
 """The handlers of the operator commands: what each does, the same for every channel.
 
 The gateway's are in `gateway_handlers`, the rooms' in `room_handlers`, and those about the server and its records in
-`server_handlers`. What a handler is, is said in `command_handler`.
+`server_handlers`. What a handler is, is said in `caller_and_handler`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from intercom.model.policy import PolicyStatus
 from intercom.model.process import AgentProcess
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import gateway_handlers, grant_handlers, room_handlers, server_handlers
-from intercom.operators.commands.command_handler import Caller, CommandHandler, handles, stripped
+from intercom.operators.commands.caller_and_handler import Caller, CommandHandler, handles, stripped
 from intercom.operators.commands.command_table import COMMANDS, HOW_TO_ANSWER, LISTED, WATCH, decision_about
 from intercom.operators.commands.json_forms import (
     amended_entry,

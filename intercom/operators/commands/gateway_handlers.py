@@ -21,7 +21,7 @@ from intercom.model.gateway_view import (
     RoleExplanation,
 )
 from intercom.model.json_types import JsonObject
-from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.caller_and_handler import Caller, handles
 from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import form, plain, returns, shape, under
 from intercom.sessions.operator_service import OperatorService

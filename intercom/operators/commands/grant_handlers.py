@@ -12,7 +12,7 @@ from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import RulePreview, RuleWritten
 from intercom.model.request import RiskLevel
-from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.caller_and_handler import Caller, handles
 from intercom.operators.commands.json_forms import form, plain, returns, shape
 from intercom.sessions.operator_service import OperatorService
 

@@ -19,7 +19,7 @@ from intercom.model.room_view import (
     RoomToken,
     RoomView,
 )
-from intercom.operators.commands.command_handler import Caller, handles, stripped
+from intercom.operators.commands.caller_and_handler import Caller, handles, stripped
 from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import (
     document_entry,

@@ -29,7 +29,7 @@ from intercom.model.web import (
     person_name,
 )
 from intercom.model.web_role import WebRole
-from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.caller_and_handler import Caller, handles
 from intercom.operators.commands.command_table import LISTED
 from intercom.operators.commands.json_forms import (
     card_entry,

@@ -24,8 +24,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError, Unauthorized
 from intercom.model.json_types import Json, JsonObject
 from intercom.operators.authorization import Agents, Authorization, Connected, NoAgents, connected
-from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.command_request import (
+from intercom.operators.commands.command_execution import (
     WORK_SECONDS,
     CommandRequest,
     carry_out,
@@ -34,6 +33,7 @@ from intercom.operators.commands.command_request import (
     refusals,
     text_field,
 )
+from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.commands.command_table import MAX_REQUEST, WATCH
 from intercom.operators.commands.json_forms import plain, watch_entry
 from intercom.sessions.operator_service import OperatorService

@@ -31,7 +31,7 @@ from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.cards import CALL, processing
 from intercom.operators.slack.slack_messages import Redraw, SocketDown, SocketUp, Wake
 from intercom.operators.slack.web_api import Api, Json, SlackApiError
-from intercom.sessions.chat_outbox import channel_of, thread_key
+from intercom.sessions.chat_messages import channel_of, thread_key
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService

@@ -26,7 +26,7 @@ from intercom.operators.slack.settings import SlackSetup, web_api
 from intercom.operators.slack.slack_messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
-from intercom.sessions.chat_outbox import ChatOutbox, channel_of
+from intercom.sessions.chat_messages import ChatOutbox, channel_of
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.store_and_reader import Reader, Store

@@ -17,8 +17,8 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.answer_schemas import PLACE, AnswerSchemas
 from intercom.operators.commands.command import Access, OperatorCommand
+from intercom.operators.commands.command_execution import CommandRequest, read_fields
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.command_request import CommandRequest, read_fields
 from intercom.operators.commands.command_table import COMMANDS, FIELDS, Kind
 from intercom.operators.commands.json_forms import (
     card_entry,

@@ -30,7 +30,7 @@ from intercom.model.process import Origin
 from intercom.model.room import RoomRefused
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Authorization, connected
-from intercom.operators.commands.command_request import WORK_SECONDS, CommandRequest, carry_out, refusals
+from intercom.operators.commands.command_execution import WORK_SECONDS, CommandRequest, carry_out, refusals
 from intercom.operators.commands.command_table import COMMANDS, MAX_REQUEST
 from intercom.operators.commands.room_handlers import rooms_of
 from intercom.operators.router_messages import Channel

@@ -15,7 +15,7 @@ from intercom.model import limits
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
-from intercom.sessions.chat_outbox import notice_key
+from intercom.sessions.chat_messages import notice_key
 from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor, Waiter

@@ -37,7 +37,7 @@ class Tool:
     class of its answer. `legacy_name` is its older name, if it has one. `handle` answers the message in the session's
     actor; None if the agent connection answers.
 
-    A handler replies `Answered`, or `Opened` with a request for a person. If the `Opened` holds an answer, the request
+    A handler replies `Answered`, or `RecordedRequest` with a request for a person. If that holds an answer, the request
     was decided before, or by the policy, and that is the call's answer. Otherwise the call waits. Then `pending`
     (request id) makes the answer of a call whose client's time limit is near, and `offers_tasks` says that a client may
     poll the request instead. `after_decision` (message, decision) returns the answer after a wait, or the message to

@@ -13,7 +13,7 @@ import trio.testing
 from intercom.model.card import CardState
 from intercom.model.errors import AlreadyDecided, SignatureRefused
 from intercom.model.json_types import JsonObject
-from intercom.operators.commands.command_request import CommandRequest, carry_out
+from intercom.operators.commands.command_execution import CommandRequest, carry_out
 from intercom.operators.router_messages import Channel
 from tests.sessions.signed.keyed_server import keyed
 from tests.support.keys import Key

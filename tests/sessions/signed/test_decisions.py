@@ -25,7 +25,7 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk, Policy
 from intercom.model.decision import Decision, Signature, Verdict, signature_data, signature_from_data
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
-from intercom.operators.commands import command_request as requests
+from intercom.operators.commands import command_execution as requests
 from intercom.operators.commands.json_forms import card_entry, read
 from intercom.operators.ctl.connection import CtlRequest
 from intercom.sessions.messages import AskPermission, AwaitDecision

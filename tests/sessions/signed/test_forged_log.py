@@ -19,7 +19,7 @@ from intercom.model import signing
 from intercom.model.audit import AuditEntry
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
 from intercom.model.decision import Decision
-from intercom.operators.commands.command_request import CommandRequest, carry_out
+from intercom.operators.commands.command_execution import CommandRequest, carry_out
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import audit
 from intercom.store.writer_messages import Transact

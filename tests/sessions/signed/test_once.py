@@ -14,7 +14,7 @@ from intercom.model.config import Config, SteeringSettings
 from intercom.model.decision import SignedCommand
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.session import Session, SessionMode
-from intercom.operators.commands.command_request import carry_out
+from intercom.operators.commands.command_execution import carry_out
 from intercom.operators.ctl.connection import CtlRequest
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from tests.sessions.signed.keyed_server import sql

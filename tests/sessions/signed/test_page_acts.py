@@ -23,7 +23,7 @@ from intercom.model.decision import Signature
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_request import CommandRequest, carry_out, read_fields
+from intercom.operators.commands.command_execution import CommandRequest, carry_out, read_fields
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.router_messages import Channel
 from intercom.sessions.tools.transmit import Transmit

@@ -21,7 +21,7 @@ from intercom.model.card import Card, CardState
 from intercom.model.decision import Decided, Decision, Signature, Verdict, signature_data
 from intercom.model.errors import SignatureRefused
 from intercom.model.request import RiskLevel
-from intercom.operators.commands.command_request import CommandRequest, carry_out, is_proven
+from intercom.operators.commands.command_execution import CommandRequest, carry_out, is_proven
 from intercom.operators.router_messages import Channel
 from intercom.sessions import audit_signatures
 from intercom.sessions.tools.check_diff import CheckDiff

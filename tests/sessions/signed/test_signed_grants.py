@@ -15,7 +15,7 @@ from intercom.model.decision import SignedCommand
 from intercom.model.errors import IntercomError, InvalidState, SignatureRefused
 from intercom.model.grant import GrantLine
 from intercom.model.request import Operation, OperationKind, RiskLevel
-from intercom.operators.commands import command_request as requests
+from intercom.operators.commands import command_execution as requests
 from intercom.operators.ctl.connection import CtlRequest
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff

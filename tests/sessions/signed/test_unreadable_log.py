@@ -18,7 +18,7 @@ from sqlite_utils import Database
 
 from intercom.local.places import Places
 from intercom.model import signing
-from intercom.operators.commands.command_request import CommandRequest, carry_out
+from intercom.operators.commands.command_execution import CommandRequest, carry_out
 from intercom.sessions import audit_signatures
 from intercom.store import audit, audit_chain
 from tests.sessions.signed.keyed_server import approve

@@ -26,7 +26,7 @@ from intercom.operators.slack.commands.slash_command_table import SLASH, Categor
 from intercom.operators.slack.draw import answers
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, amount
-from intercom.sessions.chat_outbox import channel_of
+from intercom.sessions.chat_messages import channel_of
 from intercom.sessions.checkpoints.archive import sentence
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES

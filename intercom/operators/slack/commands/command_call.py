@@ -16,7 +16,7 @@ from intercom.model.config import Config
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError, Unauthorized
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands.command_handler import Caller
+from intercom.operators.commands.caller_and_handler import Caller
 from intercom.operators.commands.command_handlers import SHORTEST_ID
 from intercom.operators.router_messages import Channel
 from intercom.operators.slack.commands.slash_command_table import SLASH, Arguments, Entry, Table
@@ -25,7 +25,7 @@ from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelope_parser import Command
 from intercom.operators.slack.slack_messages import Wake
 from intercom.operators.slack.web_api import Api, Json
-from intercom.sessions.chat_outbox import channel_of
+from intercom.sessions.chat_messages import channel_of
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import idempotency, outbox
 from intercom.store.idempotency import Begun

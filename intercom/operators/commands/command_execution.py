@@ -19,8 +19,8 @@ from intercom.model import signing
 from intercom.model.decision import Decision, Signature, SignedCommand
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
 from intercom.model.process import Origin
+from intercom.operators.commands.caller_and_handler import Caller
 from intercom.operators.commands.command import Access
-from intercom.operators.commands.command_handler import Caller
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.commands.command_table import COMMANDS, DEFAULT_REASON, FIELDS, Kind, decisions_of
 from intercom.operators.router_messages import Channel

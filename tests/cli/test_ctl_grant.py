@@ -141,3 +141,15 @@ async def test_a_rule_is_shown_written_and_accepted_with_the_pin(tmp_path: Path)
             assert "waits until you accept it" in await screen.rest()
         _, found = await ctl(at.env, "policy", "show", str(at.file.parent))
         assert (found["status"], found["ways"]) == ("waiting", ['write pattern added: "*.txt"'])
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("limits", [(), ("--for", "5m"), ("--pattern", "*.txt")])
+async def test_a_grant_says_how_to_give_other_limits_unless_some_were_given(
+    tmp_path: Path, limits: tuple[str, ...]
+) -> None:
+    async with scene(tmp_path) as at, typing(at, "grant", at.id, *limits) as screen:
+        shown = await screen.until("[y/N]")
+        assert ("other limits: agent-intercom-ctl grant" in shown) is (not limits)
+        screen.type("n\n")
+        assert "nothing was changed" in await screen.rest()

@@ -344,9 +344,10 @@ class _BySubject(argparse.HelpFormatter):
         return "".join(f"  {subject:<{width}}{' '.join(words)}\n" for subject, words in SUBJECTS.items())
 
 
-def parser(*, as_json: bool = False, word: str = "") -> argparse.ArgumentParser:
-    """Build the command line. With `word` it has only the commands that begin with it, which takes a tenth of the time,
-    but all if none does. With `as_json` its errors are JSON."""
+def parser(*, as_json: bool = False, word: str | None = None) -> argparse.ArgumentParser:
+    """Build the command line. With the first `word` of a line it has only the commands that begin with it, which takes
+    a tenth of the time, but all if none does. For a line without a word ("") it has none: the help names them by
+    subject. With `as_json` its errors are JSON."""
     made = JsonParser if as_json else Parser
     top = made(
         prog=PROGRAM,
@@ -370,7 +371,7 @@ def parser(*, as_json: bool = False, word: str = "") -> argparse.ArgumentParser:
     )
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     named = {typed: row for typed, row in TYPED.items() if word == typed[0] or (row.verb and word == row.name)}
-    for (first, *rest), row in (named or TYPED).items():
+    for (first, *rest), row in ({} if word == "" else named or TYPED).items():
         if rest and first not in groups:
             acts = "|".join(act for group, *act_ in TYPED if group == first for act in act_)
             group = verbs.add_parser(first, help=GROUPS[first], description=GROUPS[first], allow_abbrev=False)

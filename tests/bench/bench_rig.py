@@ -31,6 +31,8 @@ def home() -> Iterator[Path]:
         (root / part).mkdir(mode=0o700)
         os.environ[name] = str(root / part)
     (root / "w").mkdir()
+    # What is installed has its bytecode, and compiles nothing at each start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Agent and operator are one process here.
     (root / "c" / "agent-intercom").mkdir(mode=0o700)
     (root / "c" / "agent-intercom" / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")

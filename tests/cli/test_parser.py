@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -32,6 +33,13 @@ def test_the_help_lists_every_command_once_and_fits_a_terminal(monkeypatch: pyte
         {word for word, *_ in ctl.TYPED}
     )
     assert len(ctl.parser().format_help().splitlines()) <= 40
+
+
+def test_a_line_without_a_command_is_parsed_without_any_commands_parser() -> None:
+    bare = ctl.parser(word="")
+    assert bare.format_help() == ctl.parser().format_help()
+    (commands,) = (each for each in bare._actions if isinstance(each, argparse._SubParsersAction))
+    assert not commands.choices
 
 
 @pytest.mark.parametrize(

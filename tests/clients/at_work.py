@@ -119,6 +119,11 @@ async def greet() -> AsyncGenerator[Step, str]:
     yield Say("the world is greeted")
 
 
+async def say(text: str) -> AsyncGenerator[Step, str]:
+    """Say this, and nothing else."""
+    yield Say(text)
+
+
 async def told_why() -> AsyncGenerator[Step, str]:
     """Ask for a change, and say why it was refused."""
     verdict = told((yield Call("check_clearance", CHANGE)))

@@ -16,12 +16,15 @@ from tests.clients.at_work import (
     at_work,
     by_way,
     connect,
+    first_seen,
     greet,
     greet_late,
+    in_json,
     is_greeted,
     kill_and_reject,
     project,
     said,
+    say,
     set_timeout,
     told_why,
 )
@@ -49,6 +52,7 @@ async def claude(
     root: Path,
     script: Script,
     *init: str,
+    prompt: str = "greet the world",
     timeout: int | None = None,
     wait: int | None = None,
     **environ: str,
@@ -62,7 +66,7 @@ async def claude(
         file.write_text(file.read_text().replace("--wait 3570", f"--wait {wait}"))
     command = [
         npm.program("claude"),
-        *("-p", "greet the world", "--mcp-config", ".mcp.json", "--strict-mcp-config"),
+        *("-p", prompt, "--mcp-config", ".mcp.json", "--strict-mcp-config"),
         *("--allowedTools", "mcp__agent-intercom"),
     ]
     async with serving(script) as (model, url):
@@ -96,3 +100,22 @@ async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tool
         await approve_late(home, person, decided)
         assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 2)
+
+
+async def test_a_prompt_used_as_a_slash_command_reaches_the_model(home: Home) -> None:
+    root = project(home)
+    command = "/mcp__agent-intercom__status"
+    async with claude(home, root, say("understood"), prompt=command) as (model, process, _person):
+        assert await process.wait() == 0, said(home)
+    assert "understood" in said(home)
+    assert "which of your requests wait for me" in first_seen(model)
+
+
+async def test_only_the_first_word_of_an_argument_reaches_a_prompt_and_the_model_sees_the_others(home: Home) -> None:
+    root = project(home)
+    command = '/mcp__agent-intercom__ask "which way is up?"'
+    async with claude(home, root, say("understood"), prompt=command) as (model, process, _person):
+        assert await process.wait() == 0, said(home)
+    seen = first_seen(model)
+    assert in_json('Do not answer it yourself:\n\n"which') + '"' in seen
+    assert in_json('<command-args>"which way is up?"</command-args>') in seen

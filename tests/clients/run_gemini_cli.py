@@ -28,6 +28,7 @@ from tests.clients.at_work import (
     project,
     request_changes,
     said,
+    say,
     set_timeout,
     told_comments,
 )
@@ -62,7 +63,13 @@ def home() -> Iterator[Home]:
 
 @asynccontextmanager
 async def gemini(
-    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
+    home: Home,
+    root: Path,
+    script: Script,
+    *init: str,
+    prompt: str = "greet the world",
+    timeout: int | None = None,
+    **environ: str,
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Gemini CLI at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
     in for what init allows a call."""
@@ -70,7 +77,7 @@ async def gemini(
     file = home.root / ".gemini/settings.json"
     set_timeout(file, timeout)
     add_settings(file, SETTINGS)
-    command = [npm.program("gemini"), "--model", "gemini-2.5-flash", "--prompt", "greet the world"]
+    command = [npm.program("gemini"), "--model", "gemini-2.5-flash", "--prompt", prompt]
     async with serving(script) as (model, url):
         there = environ | {"GOOGLE_GEMINI_BASE_URL": url}
         async with at_work(home, root, model, command, there) as (process, person):
@@ -121,3 +128,12 @@ async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tool
         assert await process.wait() == 0, said(home)
     assert "Request timed out" in model.answers[0]
     assert is_greeted(root, model, 2)
+
+
+async def test_a_prompt_used_as_a_slash_command_reaches_the_model(home: Home) -> None:
+    root = project(home)
+    async with gemini(home, root, say("understood"), prompt="/ask which way is up?") as (model, process, _person):
+        assert await process.wait() == 0, said(home)
+    assert "understood" in said(home)
+    # It gives its model the text as JSON, in the JSON of the request.
+    assert in_json(in_json("Do not answer it yourself:\n\nwhich way is up?")) in first_seen(model)

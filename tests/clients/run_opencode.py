@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import json
+import re
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 import trio
 
 from intercom.agents.mcp_server import INSTRUCTIONS
+from intercom.agents.prompts import Prompt
 from intercom.cli.init_instructions import TEXT
 from tests.clients import npm
 from tests.clients.at_work import (
@@ -28,6 +32,7 @@ from tests.clients.at_work import (
     project,
     request_changes,
     said,
+    say,
     set_timeout,
     told_comments,
 )
@@ -56,10 +61,16 @@ def home() -> Iterator[Home]:
 
 @asynccontextmanager
 async def opencode(
-    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
+    home: Home,
+    root: Path,
+    script: Script,
+    *init: str,
+    words: Sequence[str] = ("run", "greet the world"),
+    timeout: int | None = None,
+    **environ: str,
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
-    """opencode at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands in
-    for how long a call may be silent."""
+    """opencode with these words at work in `root`, connected by `agent-intercom init`; and a person. `timeout`
+    (milliseconds) stands in for how long a call may be silent."""
     await connect(home, "opencode", "--instructions", *init)
     file = Path(home.environ["XDG_CONFIG_HOME"]) / "opencode/opencode.json"
     set_timeout(file, timeout, "mcp")
@@ -70,7 +81,7 @@ async def opencode(
             "models": {"stand-in": {"name": "stand-in", "limit": {"context": 100_000, "output": 10_000}}},
         }
         add_settings(file, {"provider": {"stand-in": provider}, "model": "stand-in/stand-in"})
-        command = [npm.program("opencode"), "run", "greet the world"]
+        command = [npm.program("opencode"), *words]
         async with at_work(home, root, model, command, environ) as (process, person):
             yield model, process, person
 
@@ -116,3 +127,38 @@ async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tool
         assert await process.wait() == 0, said(home)
     assert "Request timed out" in model.answers[0]
     assert is_greeted(root, model, 2)
+
+
+async def listed_commands(home: Home) -> dict[str, str]:
+    """The commands of `opencode serve` and where each is from, once it has said where it listens."""
+    while (found := re.search(r"http://[\w.:]+", said(home))) is None:  # noqa: ASYNC110 - another process writes it
+        await trio.sleep(0.05)
+    address = f"{found[0]}/command"
+    listed = await trio.to_thread.run_sync(lambda: json.loads(urllib.request.urlopen(address).read()))
+    return {each["name"]: each["source"] for each in listed}
+
+
+async def test_each_prompt_is_one_of_its_slash_commands(home: Home) -> None:
+    root = project(home)
+    async with opencode(home, root, greet(), words=("serve", "--port", "0")):
+        listed = await listed_commands(home)
+    ours = [name for name, source in listed.items() if source == "mcp"]
+    assert ours == [f"agent-intercom:{prompt}" for prompt in Prompt]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words", "text"),
+    [
+        (Prompt.STATUS, (), "which of your requests wait for me"),
+        (Prompt.ASK, ("which way", "is up?"), "Do not answer it yourself:\n\nwhich way is up?"),
+    ],
+)
+async def test_a_prompt_used_as_a_slash_command_reaches_the_model(
+    home: Home, prompt: Prompt, words: Sequence[str], text: str
+) -> None:
+    root = project(home)
+    command = ("run", "--command", f"agent-intercom:{prompt}", *words)
+    async with opencode(home, root, say("understood"), words=command) as (model, process, _person):
+        assert await process.wait() == 0, said(home)
+    assert "understood" in said(home)
+    assert in_json(text) in first_seen(model)

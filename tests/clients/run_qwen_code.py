@@ -30,6 +30,7 @@ from tests.clients.at_work import (
     project,
     request_changes,
     said,
+    say,
     set_timeout,
     told_comments,
 )
@@ -60,7 +61,14 @@ def home() -> Iterator[Home]:
 
 @asynccontextmanager
 async def qwen(
-    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, always: bool = True, **environ: str
+    home: Home,
+    root: Path,
+    script: Script,
+    *init: str,
+    prompt: str = "greet the world",
+    timeout: int | None = None,
+    always: bool = True,
+    **environ: str,
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Qwen Code at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
     in for what init allows a call. Without `always`, the entry does not have its tools always loaded."""
@@ -71,7 +79,7 @@ async def qwen(
     if not always:
         file.write_text(file.read_text().replace('"alwaysLoadTools": true', '"alwaysLoadTools": false'))
     # It needs a newer Node than the oldest one on which these tests run.
-    command = [npm.program("node"), npm.program("qwen"), "--prompt", "greet the world"]
+    command = [npm.program("node"), npm.program("qwen"), "--prompt", prompt]
     async with serving(script, prefix=PREFIX, own="tool_search") as (model, url):
         there = environ | {"OPENAI_BASE_URL": f"{url}/v1"}
         async with at_work(home, root, model, command, there) as (process, person):
@@ -144,3 +152,12 @@ async def test_where_it_hides_the_tools_the_beginning_of_their_descriptions_says
     # They are shown as JSON, in the JSON of the request.
     assert in_json(in_json(first)) in seen
     assert in_json(TEXT.strip()) in seen
+
+
+async def test_a_prompt_used_as_a_slash_command_reaches_the_model(home: Home) -> None:
+    root = project(home)
+    async with qwen(home, root, say("understood"), prompt="/ask which way is up?") as (model, process, _person):
+        assert await process.wait() == 0, said(home)
+    assert "understood" in said(home)
+    # It gives its model the text as JSON, in the JSON of the request.
+    assert in_json(in_json("Do not answer it yourself:\n\nwhich way is up?")) in first_seen(model)

@@ -70,8 +70,9 @@ _CHECKPOINT: Final = """\
 Call ping with a progress_snapshot of your whole task list, as it is now. Then tell me that only a person saves a \
 checkpoint of this session, with the command: agent-intercom-ctl checkpoint {session}"""
 _ASK: Final = """\
-Ask the person responsible with transmit, with prompt_type "clarification" and this as prompt_text, and wait for the \
-answer. Do not answer it yourself:
+Ask the person responsible with transmit, with prompt_type "clarification" and this question as prompt_text, and wait \
+for the answer. Some clients pass on only its first word: if the command that I typed, which you then see as well, has \
+more words, the question is all of them. Do not answer it yourself:
 
 {question}"""
 

@@ -118,4 +118,5 @@ async def test_only_the_first_word_of_an_argument_reaches_a_prompt_and_the_model
         assert await process.wait() == 0, said(home)
     seen = first_seen(model)
     assert in_json('Do not answer it yourself:\n\n"which') + '"' in seen
+    assert "the question is all of them" in seen
     assert in_json('<command-args>"which way is up?"</command-args>') in seen

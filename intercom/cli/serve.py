@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -461,13 +461,15 @@ def allow_files() -> None:
 
 
 def complain(text: str) -> None:
-    """Say something to the person who started the server."""
-    print(f"agent-intercom: {text}", file=sys.stderr, flush=True)
+    """Say something to the person who started the server. Does nothing if stderr is closed or has no reader: the server
+    goes on, and in the middle of a takeover no other would run."""
+    with suppress(OSError, ValueError):
+        print(f"agent-intercom: {text}", file=sys.stderr, flush=True)
 
 
 def report(error: IntercomError, failed: BaseException) -> int:
     """Say why the server did not start, or ended. Return the exit code."""
-    print(f"agent-intercom: {error.message}", file=sys.stderr)
+    complain(error.message)
     if error.error_code == "unavailable":
         log.error("the server failed", exc_info=failed)
     return USAGE if isinstance(error, ConfigError) else FAILED

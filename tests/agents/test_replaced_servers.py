@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -44,6 +45,24 @@ async def test_a_call_goes_on_at_the_server_that_took_over(home: Home) -> None:
         told = await trio.Path(home.root / "server.log").read_text()
         assert f"this server replaces process {first} (version " in told
         assert told.index(f"asking process {first} (version ") < told.index("this server replaces"), told
+
+
+async def test_it_takes_over_if_nobody_reads_its_stderr(home: Home) -> None:
+    reader, writer = os.pipe()
+    hear, tell = os.pipe()
+    os.close(reader)
+    with home.serving() as first, os.fdopen(hear) as news:
+        words = [*home.program, "serve", "--replace", "--ready-fd", str(tell)]
+        process = await trio.lowlevel.open_process(words, env=home.environ, pass_fds=[tell], stderr=writer)
+        os.close(writer)
+        os.close(tell)
+        try:
+            assert json.loads(await trio.to_thread.run_sync(news.readline) or "{}") == {"ready": True}
+            assert first.wait(20) == 0
+            assert home.server() == process.pid
+        finally:
+            process.terminate()
+            await process.wait()
 
 
 async def test_one_that_is_killed_while_it_takes_over_leaves_the_place_to_a_relay(home: Home) -> None:

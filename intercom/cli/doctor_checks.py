@@ -410,26 +410,27 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
 
     file = credentials.file_in(where.state_dir)
     looked = credentials.look(os.environ, file=file, patience=_SLACK_PATIENCE)
-    for fault in looked.unread:
-        yield Finding("slack tokens", State.FAULT if looked.missing else State.WARN, fault)
     parts = _running(where)
     in_slack = parts is not None and _CONNECTION in parts
+    option = "" if looked.has_keychain else " --file, as this machine has no keychain"
+    for fault in looked.unread:
+        yield Finding("slack tokens", State.FAULT if looked.missing and not in_slack else State.WARN, fault)
     if in_slack:
         yield from _status(where)
     if looked.missing and in_slack:
-        text = "the running server has its own, which are not seen from here; so nothing was asked of Slack"
-        yield Finding("slack tokens", State.OK, f"{text} (agent-intercom-ctl slack shows its status)")
+        yield _tokens_elsewhere(option)
         return
     if looked.missing:
         names = " and ".join(f"the {kind.title}" for kind in looked.missing)
-        option = "" if looked.has_keychain else " --file, as this machine has no keychain"
         text = f"{names} {'was' if len(looked.missing) == 1 else 'were'} not found: a server starts without Slack"
         yield Finding("slack tokens", State.FAULT, text, f"agent-intercom slack login{option}")
         return
     try:
         settled = slack_settings.settle(config, os.environ, file=file, patience=_SLACK_PATIENCE)
     except IntercomError as fault:
-        yield Finding("slack tokens", State.FAULT, str(fault), "agent-intercom slack login")
+        # The running server has found better ones.
+        state = State.WARN if in_slack else State.FAULT
+        yield Finding("slack tokens", state, str(fault), "agent-intercom slack login")
         return
     assert settled is not None, "a channel is configured"
     sources = {credential.source for credential in looked.found.values() if credential.kind.needed}
@@ -445,6 +446,16 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
         yield from _members(config_file)
     yield from _asked(settled, in_slack)
     yield from _unsigned_decisions(config, where)
+
+
+def _tokens_elsewhere(option: str) -> Finding:
+    """Return the finding of a shell without the tokens that the running server has."""
+    text = (
+        "the running server has its own tokens. This shell has none, and needs none while that server runs; so nothing"
+        " was asked of Slack from here (agent-intercom-ctl slack shows the server's status)"
+    )
+    advice = f"to keep them for a server that is started later, also by an agent: agent-intercom slack login{option}"
+    return Finding("slack tokens", State.OK, text, advice)
 
 
 def _unsigned_decisions(config: Config, where: Places) -> Iterator[Finding]:

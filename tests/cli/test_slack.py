@@ -415,6 +415,21 @@ def test_a_server_whose_tokens_are_not_seen_from_here_is_not_said_to_have_none(
         found = look(where)
     assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK}
     assert "the running server has its own" in found["slack tokens"].text
+    assert "agent-intercom slack login --file" in found["slack tokens"].advice
+
+
+@pytest.mark.parametrize("is_locked", [True, False], ids=["locked-keychain", "malformed-token"])
+def test_what_this_shell_cannot_read_is_no_fault_while_the_server_is_in_slack(
+    where: Places, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    configured(where)
+    monkeypatch.setattr(doctor_checks, "_running", lambda _where: frozenset({"server", "slack/connection"}))
+    if not is_locked:
+        given(monkeypatch, SLACK_BOT_TOKEN=APP_TOKEN)
+    with keychain_is(Locked() if is_locked else NoKeychain()):
+        config, _, _ = doctor.configuration(None, None)
+        found = list(doctor_checks.examine_slack(config, where, ""))
+    assert [each.state for each in found] == ([State.WARN, State.OK] if is_locked else [State.WARN])
 
 
 def test_without_a_network_the_doctor_says_that_and_ends(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:

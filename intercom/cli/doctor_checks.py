@@ -175,7 +175,10 @@ _RECORD = "agent-intercom init --write in a terminal of your own, then agent-int
 def examine_own_directories(where: Places) -> Iterator[Finding]:
     """Warn of a running server's directories that are not recorded as the user's own. Yields nothing if they are."""
     if _runs(where) and (unrecorded := _unrecorded_directories(where)):
-        text = f"{unrecorded} not recorded as yours: a server that an agent starts takes no operators' settings there"
+        text = (
+            f"{unrecorded} not recorded as yours in {own_files.directories_file()}: a server that an agent starts takes"
+            " no operators' settings there"
+        )
         yield Finding("own directories", State.WARN, text, _RECORD)
 
 
@@ -297,7 +300,8 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
         return finding(State.OK, text, "to enrol it now: agent-intercom-ctl key enrol")
     if known["required"] and not known["keys"] and (unrecorded := _unrecorded_directories(where)):
         # A server that an agent's client started here asks for the keys in the user's own directories.
-        text = f"decisions have to be signed, and no key counts: {unrecorded} not recorded as yours"
+        listed_in = own_files.directories_file()
+        text = f"decisions have to be signed, and no key counts: {unrecorded} not recorded as yours in {listed_in}"
         return finding(State.FAULT, text, _RECORD)
     if others or (known["required"] and not counting):
         text = "; ".join(others) or "decisions have to be signed, and no key counts"

@@ -161,7 +161,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
             report.say(
                 f"recorded {' and '.join(added)} as your own directories, in {own_files.directories_file()}: a server"
                 " that an agent starts takes your settings and keys only from these and the default ones, because an"
-                " agent could set XDG_CONFIG_HOME, for example, to a directory of its own"
+                " agent could set XDG_CONFIG_HOME, for example, to a directory of its own. To take one back, remove its"
+                " line there and run agent-intercom stop"
             )
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")

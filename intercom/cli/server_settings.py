@@ -190,8 +190,8 @@ def record_or_explain(where: Places, *databases: Path) -> str:
     except OSError as fault:
         why = str(fault)
     return (
-        f"not recorded as yours: {os.path.dirname(where.config_file)} and {where.state_dir} ({why}): a server that an"
-        " agent's client starts takes no operators' settings from them"
+        f"not recorded as yours, in {own_files.directories_file()}: {os.path.dirname(where.config_file)} and"
+        f" {where.state_dir} ({why}): a server that an agent's client starts takes no operators' settings from them"
     )
 
 

@@ -536,4 +536,6 @@ def test_it_says_that_it_recorded_directories_that_are_not_the_default_ones(
     said = f"recorded {added} as your own directories, in {file}: a server that an agent starts takes your settings and"
     for is_told in (True, False):
         assert init_with("--write") == 0
-        assert (said in capsys.readouterr().out) is is_told
+        out = " ".join(capsys.readouterr().out.split())
+        assert (said in out) is is_told
+        assert ("To take one back, remove its line there and run agent-intercom stop" in out) is is_told

@@ -162,7 +162,7 @@ def test_doctor_says_that_the_directories_are_not_recorded(where: Places, monkey
     ]
     assert "decisions have to be signed, and no key counts" in found[1].text
     for each in found:
-        assert f"{' and '.join(directories)} are not recorded as yours" in each.text
+        assert f"{' and '.join(directories)} are not recorded as yours in {own_files.directories_file()}" in each.text
         assert each.advice == "agent-intercom init --write in a terminal of your own, then agent-intercom stop"
     own_files.record_directories(*directories)
     assert list(doctor_checks.examine_own_directories(where)) == []

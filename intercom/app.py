@@ -589,7 +589,7 @@ class App:
         for text in faults:
             self._tell_operators(text, "error")
         if unsigned is not None:
-            self._tell_operators(unsigned, "warning")
+            self._tell_operators(unsigned.sentence(), "warning")
         if self.signatures.keyring.has_new_settings:
             try:
                 with transaction(opened.db):

@@ -51,6 +51,7 @@ def key(where: Places, options: argparse.Namespace) -> int:
             kept = named_key(where, options.id)
             _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}, to enrol it"))
             print(f"operator key {kept.key.id} counts: decisions are signed with it from now on")
+            _say_unsigned(where, "unsigned_settings", "unsigned_policies")
             return 0
         case "add":
             return _add(where, options.id)
@@ -124,6 +125,7 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
         if (asked := _allowed(where)) != operator_keys.NOTHING:
             print("these settings of yours do not count until you run agent-intercom-ctl key settings:")
             print("\n".join(_indented(asked)))
+    _say_unsigned(where, "unsigned_policies")
     print("a forgotten PIN cannot be recovered: keep it where you keep passwords")
     return 0
 
@@ -171,6 +173,15 @@ def _enrol(where: Places, kept: KeyFile, private: Ed25519PrivateKey, signer: Key
     request(where, "key-add", {"public": kept.key.public, "name": kept.key.name, "signature": signature})
 
 
+def _say_unsigned(where: Places, *names: str) -> None:
+    """Print what the running server says was accepted or set without a signature, and does not count or soon will
+    not. `names` are fields of its answer."""
+    known = _known(where)
+    for name in names:
+        if said := known.get(name):
+            print(one_line(said))
+
+
 def _add(where: Places, code: str) -> int:
     """Enrol a passkey that was made on the page. `code` is its whole id, which the page shows: the server, or another
     process, cannot put another passkey in its place."""
@@ -204,6 +215,8 @@ def _add(where: Places, code: str) -> int:
     signature = key_fields("add", found.public, found.name, kept.key.id, private.sign)
     request(where, "key-add", {"public": found.public, "name": found.name, "signature": signature})
     print(f"added passkey {id}")
+    if not counting:
+        _say_unsigned(where, "unsigned_settings", "unsigned_policies")
     return 0
 
 

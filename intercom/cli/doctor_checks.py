@@ -311,9 +311,11 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
     if not counting:
         return finding(State.WARN, NO_KEY, "agent-intercom-ctl key create")
     if unsigned := known.get("unsigned_settings"):
-        # The advice repeats the end of the server's message.
-        said = str(unsigned).partition("; if you want it, run ")[0]
-        return finding(State.WARN, said, "if you want it: agent-intercom-ctl key settings")
+        # A server of an older version gives both in one sentence only.
+        text = str(known.get("unsigned_settings_text") or unsigned)
+        return finding(State.WARN, text, known.get("unsigned_settings_advice") or "")
+    if unsigned := known.get("unsigned_policies"):
+        return finding(State.WARN, str(unsigned), "agent-intercom stop, and agent-intercom-ctl policy list afterwards")
     anchor = "root's list" if os.path.exists(system_file) else "your list"
     ids = ", ".join(each["key_id"] for each in counting)
     text = f"decisions are signed; {count(len(counting), 'key')} in {anchor}: {ids}"

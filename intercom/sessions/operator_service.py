@@ -51,7 +51,7 @@ from intercom.sessions.messages import (
     TakeBackDecision,
     Unpause,
 )
-from intercom.sessions.policies import PolicyRegistry
+from intercom.sessions.policies import PolicyRegistry, told_unsigned
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.rules_from_cards import RuleCalls
 from intercom.sessions.session import retraction, steering
@@ -518,6 +518,11 @@ class OperatorService:
                 ended.append(session)
         return tuple(ended)
 
+    def unsigned_policies(self) -> str | None:
+        """Return a message about the policies that were accepted without a signature; None if there are none."""
+        roots = self.policy_registry.unsigned()
+        return told_unsigned(roots) if roots else None
+
     def command_runs(self, session: str, command: str, seconds: float) -> None:
         """Tell a session that a command runs in its workspace for so many seconds at most, or has ended (0)."""
         self.system.named(f"session/{session}").tell(CommandRuns(command, seconds))
@@ -634,7 +639,9 @@ class OperatorService:
             text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
             self.deps.card_router.tell(Notice(text, "warning", self.deps.now()))
             if (unsigned := self.signatures.keyring.unsigned_settings()) is not None:
-                self.deps.card_router.tell(Notice(unsigned, "warning", self.deps.now()))
+                self.deps.card_router.tell(Notice(unsigned.sentence(), "warning", self.deps.now()))
+            if (policies := self.unsigned_policies()) is not None:
+                self.deps.card_router.tell(Notice(policies, "warning", self.deps.now()))
         return added
 
     async def note_settings(self) -> None:

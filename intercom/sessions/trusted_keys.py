@@ -68,6 +68,17 @@ class KeyStatus:
     can_be_first: bool = False
 
 
+@frozen
+class UnsignedSettings:
+    """What people are told about settings that do not count. `advice` says what to do if `text` does not."""
+
+    text: str
+    advice: str = ""
+
+    def sentence(self) -> str:
+        return f"{self.text}; {self.advice}" if self.advice else self.text
+
+
 @define
 class Keyring:
     """The operator keys. `config` says what channels may decide. `is_foreign` says that an agent's client chose the
@@ -96,7 +107,7 @@ class Keyring:
 
     # --- which keys count --------------------------------------------------------------------------------------------
 
-    def load(self, db: Database, now: datetime) -> tuple[tuple[str, ...], str | None]:
+    def load(self, db: Database, now: datetime) -> tuple[tuple[str, ...], UnsignedSettings | None]:
         """Pin the keys, once. Returns what people must be told: faults, and `unsigned_settings`, which may be none."""
         with self._lock:
             if self._loaded:
@@ -314,20 +325,21 @@ class Keyring:
         asked = Allowed.by(self.config)
         return asked.within(self._signed_settings()[0]) if self.required else asked
 
-    def unsigned_settings(self) -> str | None:
-        """Return a message about settings that do not count; None if all count."""
+    def unsigned_settings(self) -> UnsignedSettings | None:
+        """Return what to tell people about settings that do not count; None if all count."""
         if not self.required:
             return None
         signed, fault = self._signed_settings()
         asked = Allowed.by(self.config).beyond(signed)
         if not asked:
-            return fault or None
+            return UnsignedSettings(fault) if fault else None
         if fault:
-            return f"{', '.join(asked)} does not count: {fault}"
-        return (
+            return UnsignedSettings(f"{', '.join(asked)} does not count: {fault}")
+        text = (
             f"{', and '.join(self._holding())}: your operator key has not signed {', '.join(asked)} (defaults have to"
-            " be signed too); if you want it, run agent-intercom-ctl key settings"
+            " be signed too)"
         )
+        return UnsignedSettings(text, "if you want it, run agent-intercom-ctl key settings")
 
     def _holding(self) -> list[str]:
         """Return what holds, as phrases, while settings are not signed."""

@@ -180,6 +180,23 @@ def test_key_list_says_what_the_running_server_requires(
     assert said == "the running server requires signed decisions, and no key counts there: see agent-intercom doctor\n"
 
 
+def test_doctor_takes_what_to_do_from_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: JsonObject = {"key_id": "k", "public": "", "name": "", "counts": True, "why": ""}
+    known: JsonObject = {
+        "required": True,
+        "keys": [counts],
+        "unsigned_settings": "no; if you want it, run key settings",
+    }
+    parts: JsonObject = {"unsigned_settings_text": "not signed; not yet", "unsigned_settings_advice": "sign it"}
+    for said, text, advice in (
+        (known | parts, "not signed; not yet", "sign it"),
+        (known, known["unsigned_settings"], ""),
+    ):
+        monkeypatch.setattr(doctor_checks, "request", lambda where, verb, fields, said=said, **more: said)
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        assert (found.state, found.text, found.advice) == (State.WARN, text, advice)
+
+
 def test_doctor_says_of_no_second_new_key_that_it_is_yours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program may have made it, and listed it."""
     keys = [make_key(tmp_path) for _ in range(2)]
@@ -195,18 +212,18 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
     config = Path(where(tmp_path).config_file)
     await trio.Path(config).write_text('[decisions]\nembed = "low"\n')
     async with scene(tmp_path) as at:
-        await with_pin(at, "key", "enrol")
+        assert "nothing can be decided yet" in await with_pin(at, "key", "enrol")
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.WARN
         assert found.text.startswith(
             "in programs that embed Intercom, nothing can be decided yet: your operator key has"
         )
-        assert found.advice == "if you want it: agent-intercom-ctl key settings"
+        assert found.advice == "if you want it, run agent-intercom-ctl key settings"
         async with on_terminal([*CTL, "key", "list"], at.env) as screen:
             assert found.text in await screen.rest()
         code, reply = await ctl(at.env, "key", "list")
         assert code == 0
-        assert reply["unsigned_settings"].startswith(found.text)
+        assert reply["unsigned_settings"] == f"{found.text}; {found.advice}"
         await with_pin(at, "key", "settings")
         # Before anybody asks again: the server takes no older ones from here on.
         _, log = await ctl(at.env, "log")

@@ -387,6 +387,9 @@ class StandInService:
         self.acts.append(("add key", key.id, by))
         return True
 
+    def unsigned_policies(self) -> str | None:
+        return None
+
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
         raise NotFound(f"no operator key {id!r} is enrolled here")
 

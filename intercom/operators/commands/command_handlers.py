@@ -506,7 +506,16 @@ async def policy_reject(
 # --- operator keys: a command that changes them brings a signature of its own -----------------------------------------
 
 
-@returns(shape(required=bool, keys=[KeyStatus], unsigned_settings=str | None))
+@returns(
+    shape(
+        required=bool,
+        keys=[KeyStatus],
+        unsigned_settings=str | None,
+        unsigned_settings_text=str | None,
+        unsigned_settings_advice=str | None,
+        unsigned_policies=str | None,
+    )
+)
 def _keys_entry(found: Mapping[str, object]) -> JsonObject:
     return {name: plain(part) for name, part in found.items()}
 
@@ -516,10 +525,14 @@ async def keys(service: OperatorService, caller: Caller) -> Mapping[str, object]
     keyring = service.signatures.keyring
     # Settings that were just signed are noticed here.
     await service.note_settings()
+    unsigned = keyring.unsigned_settings() if keyring.has_keys else None
     return {
         "required": keyring.has_keys,
         "keys": keyring.status(),
-        "unsigned_settings": keyring.unsigned_settings() if keyring.has_keys else None,
+        "unsigned_settings": unsigned.sentence() if unsigned else None,
+        "unsigned_settings_text": unsigned.text if unsigned else None,
+        "unsigned_settings_advice": unsigned.advice if unsigned else None,
+        "unsigned_policies": service.unsigned_policies(),
     }
 
 

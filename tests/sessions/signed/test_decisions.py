@@ -826,12 +826,17 @@ async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root
         assert '[decisions] embed = "high"' in (await server.operator.notice("has signed the settings")).text
 
 
+def _unsigned(server: VirtualServer) -> str:
+    unsigned = server.app.signatures.keyring.unsigned_settings()
+    return "" if unsigned is None else unsigned.sentence()
+
+
 async def test_people_are_told_what_may_still_be_decided(clock: Clock, root: Path) -> None:
     key = Key()
     config = allowing(slack=HighestRisk.HIGH, embed=HighestRisk.NONE)
     async with keyed(root, clock, key, config, sign_settings=False) as server:
         sign_allowed(server, key, Allowed(HighestRisk.LOW))
-        told = server.app.signatures.keyring.unsigned_settings() or ""
+        told = _unsigned(server)
         assert told.startswith("in Slack, only requests of low risk can be decided: ")
 
 
@@ -863,7 +868,7 @@ async def check_put_back(server: VirtualServer, key: Key, root: Path, older: Sig
     id = (await agent.propose(risk=RiskLevel.HIGH)).request_id
     with pytest.raises(SignatureRefused):
         await server.app.service.decide(id, by(server, "embed"))
-    assert "sign your settings again" in (server.app.signatures.keyring.unsigned_settings() or "")
+    assert "sign your settings again" in _unsigned(server)
     await server.later(60)
     sign_allowed(server, key, Allowed.by(server.app.config))
     await server.app.service.decide(id, by(server, "embed"))

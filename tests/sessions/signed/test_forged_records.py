@@ -26,7 +26,7 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
 from intercom.sessions.trusted_keys import Keyring
 from intercom.store.database import Database, open_database
-from tests.sessions.signed.keyed_server import approve, keyed, sql
+from tests.sessions.signed.keyed_server import approve, enrol, keyed, sql
 from tests.sessions.signed.test_decisions import ask_leave
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
 from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
@@ -77,6 +77,26 @@ async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clo
         await say(server, key, (await waiting(server, root)).id, Decision.ACCEPT)
     async with keyed(root, clock, key) as server:
         assert await passes(await server.arrive(root))
+
+
+async def test_a_policy_that_was_accepted_before_there_was_a_key_is_accepted_again(clock: Clock, root: Path) -> None:
+    key = Key()
+    write(root, POLICY)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        await server.accept(root)
+        assert server.app.service.unsigned_policies() is None
+        await enrol(server, key)
+        told = f"the policy of {root} was accepted without a signature: the next server asks you to accept it again"
+        assert (await server.operator.notice(told)).level == "warning"
+        assert told in (server.app.service.unsigned_policies() or "")
+        assert await passes(agent)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        assert not await passes(agent)
+        await say(server, key, (await waiting(server, root)).id, Decision.ACCEPT)
+        assert await passes(agent)
+        assert server.app.service.unsigned_policies() is None
 
 
 async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_removed(clock: Clock, root: Path) -> None:

@@ -534,7 +534,7 @@ def draw_history(on: Console, data: Json, at: datetime) -> None:
 
 def summary_of(entry: AuditEntry) -> str:
     """Return what a log entry says. What is known and not part of that already follows: the rule or the grant by which
-    something passed, and the origin of the act."""
+    something passed, and where a person acted. Of an act that was refused or is unusual, it is the process."""
     data = entry.data or {}
     if entry.kind == "auto_approved" and isinstance(rule := data.get("matched_rule"), str):
         from intercom.model.grant import grant_of_rule
@@ -550,12 +550,30 @@ def summary_of(entry: AuditEntry) -> str:
         origin = Origin.of(data.get("origin"))
     except ValueError:
         return summary
+    if entry.kind != "security" and (place := _place(origin)):
+        return f"{summary} ({place})"
     source, process = origin.describe(), f"process {origin.pid}"
     if not source or source in summary:
         return summary
     if process in summary.split(": ", 1)[-1]:
         return f"{summary} ({source.replace(f' ({process})', '', 1)})"
     return f"{summary} (from {source})"
+
+
+def _place(origin: Origin) -> str:
+    """Say where a person acted, in words; empty if only the process tells. `show` and JSON name the process."""
+    if origin.channel == "ctl":
+        return f"in a terminal, {origin.terminal}" if origin.terminal else ""
+    return _PLACES.get(origin.channel, "")
+
+
+#: Where a person acts, by the channel.
+_PLACES = {
+    "slack": "from Slack",
+    "web": "in the browser",
+    "elicitation": "in the agent's own client",
+    "embed": "in a program that embeds Intercom",
+}
 
 
 def _signed(signature: Signature) -> str:

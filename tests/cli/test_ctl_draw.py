@@ -189,10 +189,23 @@ def test_a_decision_says_where_it_came_from() -> None:
     logged = drawn(
         "log", log_of(AuditEntry(1, START, "decided", None, "root", "approve", {"origin": origin.to_data()}))
     )
-    assert "approve (from python3 (process 12), in /dev/pts/3, started by bash (process 11))" in logged
+    assert "approve (in a terminal, /dev/pts/3)" in logged
     told = f"root used reject: {origin.describe()}"
     logged = drawn("log", log_of(AuditEntry(1, START, "security", None, "root", told, {"origin": origin.to_data()})))
     assert logged.count("process 12") == 1
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        (Origin("web", 12, executable="/usr/lib/firefox"), "in the browser"),
+        (Origin("slack"), "from Slack"),
+        (Origin("ctl", 12, executable="/usr/bin/python3"), "from python3 (process 12), without a terminal"),
+    ],
+)
+def test_the_log_says_in_words_where_a_person_decided(origin: Origin, words: str) -> None:
+    entry = AuditEntry(1, START, "decided", None, "kim", "approve", {"origin": origin.to_data()})
+    assert ctl_draw.summary_of(entry) == f"approve ({words})"
 
 
 def test_what_nobody_decided_is_nobodys_act() -> None:

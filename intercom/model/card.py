@@ -168,7 +168,8 @@ def subject(card: Card) -> str:
 @frozen
 class Notice:
     """One line for every channel: a broadcast, a recovery summary, a warning. `level` is info, success, warning or
-    error. `key` is the line's outbox row, if it is already on its way to the chat."""
+    error. `key` is the line's outbox row, if it is already on its way to the chat. A line about what a person did with
+    a grant has the kind of the audit entry as `event`, the grant's id and who did it: no program has to read `text`."""
 
     text: str = field(converter=visible)
     level: str
@@ -176,3 +177,6 @@ class Notice:
     session_id: str | None = None
     thread: str | None = None
     key: str | None = None
+    event: str | None = None
+    grant_id: str | None = None
+    by: str | None = None

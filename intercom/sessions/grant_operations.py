@@ -22,7 +22,7 @@ from intercom.sessions.lookups import only
 from intercom.sessions.policy_trial import Question, limits_of, past_question, try_policy
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
-from intercom.store.grants import MADE, all_made, entry_of, grants, history, record_end
+from intercom.store.grants import MADE, REVOKED, all_made, entry_of, grants, history, record_end
 from intercom.store.requests import AnyRequest, approvals
 from intercom.store.store_and_reader import Reader
 from intercom.store.trust import PastRequest
@@ -123,7 +123,7 @@ class GrantOperations:
                 f"{by} permitted in advance: {covered.sentence()}; uses: {grant.uses}, until"
                 f" {grant.until:%H:%M} UTC; agent-intercom-ctl revoke {grant.id[:_ID_CHARS]} ends it"
             )
-            self.deps.card_router.tell(Notice(text, "warning", now, owner.id))
+            self.deps.card_router.tell(Notice(text, "warning", now, owner.id, event=MADE, grant_id=grant.id, by=by))
         return line
 
     async def listed(self, session: str | None = None, *, everything: bool = False) -> tuple[GrantLine, ...]:
@@ -141,7 +141,9 @@ class GrantOperations:
         self.deps.signatures.note_grant_end(line.grant.id)
         if is_new:
             text = f"{by} revoked the grant {line.grant.id[:_ID_CHARS]}: {line.grant.scope.sentence()}"
-            self.deps.card_router.tell(Notice(text, "info", self.deps.now(), line.grant.session_id))
+            about = line.grant
+            notice = Notice(text, "info", self.deps.now(), about.session_id, event=REVOKED, grant_id=about.id, by=by)
+            self.deps.card_router.tell(notice)
         return line
 
     async def _require_covered(self, request: ApprovalRequest, session: Session, scope: GrantScope) -> None:

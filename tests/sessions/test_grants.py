@@ -209,6 +209,9 @@ async def test_a_revoked_grant_lets_nothing_pass_and_nothing_be_applied(
     assert await status(agent, "c.txt", "c\n") is None
     await server.app.service.grants.revoke(made.grant.id, "kim", "ctl")
     assert [each.kind for each in await server.app.service.audit(50)].count("grant_revoked") == 1
+    for event, text in (("grant_made", "permitted in advance"), ("grant_revoked", "revoked the grant")):
+        told = await server.operator.notice(text)
+        assert (told.event, told.grant_id, told.by) == (event, made.grant.id, "kim")
 
 
 async def test_a_grant_that_is_over_lets_be_applied_what_it_let_pass(

@@ -5,7 +5,7 @@ import {
   FIRST_WANTED,
   grantPreviewOf,
   grantsOf,
-  isNoticeOf,
+  isSameAct,
   lasting,
   permitRequest,
   policiesOf,
@@ -16,6 +16,7 @@ import {
 } from "../src/model/permits";
 import { toSignCommand } from "../src/model/signed";
 import { commandSubject } from "../src/model/signing";
+import { noticeOf } from "../src/model/wire";
 
 const SCOPE = '{"kind":"change","patterns":["a\\u202e*"],"risk":"low","tool":null}';
 const grant = {
@@ -115,14 +116,14 @@ describe("what was saved", () => {
   });
 
   test("is told apart from what others do, and from other grants", () => {
-    const made =
-      "kim permitted in advance: changes; uses: 10, until 12:00 UTC; agent-intercom-ctl revoke 719939cd ends it";
-    const revoked = "kim revoked the grant 719939cd: changes";
-    const id = "719939cd-0746-4b9e-8059-7c3891f8af05";
-    expect(isNoticeOf(made, "kim", "grant", id)).toBe(true);
-    expect(isNoticeOf(revoked, "kim", "revoke", id)).toBe(true);
-    expect(isNoticeOf(made, "kim", "revoke", id)).toBe(false);
-    expect(isNoticeOf(made, "alex", "grant", id)).toBe(false);
-    expect(isNoticeOf(revoked, "kim", "revoke", "819939cd-0746")).toBe(false);
+    const act = { event: "grant_revoked", grant_id: "719939cd-0746-4b9e-8059-7c3891f8af05", by: "kim" };
+    const own = { event: act.event, grantId: act.grant_id, by: act.by };
+    const isOwn = (more: object) =>
+      isSameAct(noticeOf({ text: "any text", level: "info", at: "", ...more }).grant, own);
+    expect(isOwn(act)).toBe(true);
+    expect(isOwn({ ...act, event: "grant_made" })).toBe(false);
+    expect(isOwn({ ...act, by: "alex" })).toBe(false);
+    expect(isOwn({ ...act, grant_id: "819939cd-0746" })).toBe(false);
+    expect(isOwn({})).toBe(false);
   });
 });

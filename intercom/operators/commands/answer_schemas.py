@@ -98,6 +98,9 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "": "A line for people.",
         "level": "`info`, `success`, `warning` or `error`.",
         "session_id": "The session that it is about; null if it is about none.",
+        "event": "`grant_made` or `grant_revoked` if it tells what a person did with a grant; null otherwise.",
+        "grant_id": "The grant that it is about; null if it is about none.",
+        "by": "Who made or revoked the grant; null otherwise.",
     },
     "Session": {
         "": "The tracked work of one agent.",

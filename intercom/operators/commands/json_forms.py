@@ -139,7 +139,7 @@ checkpoint_entry = form(
     CheckpointLine,
     *("checkpoint_id=id", "session_id", "label", "workspace_root", "created_at", "files", "bytes=size", "kept"),
 )
-notice_entry = form(Notice, "text", "level", "at", "session_id")
+notice_entry = form(Notice, "text", "level", "at", "session_id", "event", "grant_id", "by")
 room_entry = form(
     Room,
     *("room_id=id", "title", "description", "status", "created_by_team_id", "created_at", "updated_at", "closed_at"),

@@ -1,7 +1,7 @@
 /** What people permit in advance: grants for a session, and rules of a workspace's policy. As the server sends it. */
 
-import { short, visible } from "./visible";
-import { list, maybe, number, object, shown, text, type Json, type JsonObject } from "./wire";
+import { visible } from "./visible";
+import { list, maybe, number, object, shown, text, type GrantAct, type Json, type JsonObject } from "./wire";
 
 /** What a grant would cover, before it is made. `scope` is sent back as it came, and signed. */
 export interface GrantPreview {
@@ -119,15 +119,9 @@ export function savedText(preview: GrantPreview | RulePreview, isAccepted: boole
   return waits ? `${saved}. This request itself still waits for your answer.` : saved;
 }
 
-/** Whether a notice to everybody tells of this person's act on a grant. Such notices name the act and the grant only in
- *  their text, which `intercom/sessions/grant_operations.py` writes. */
-export function isNoticeOf(notice: string, by: string, act: "grant" | "revoke", grantId: string): boolean {
-  const id = short(grantId);
-  if (act === "revoke") return notice.startsWith(`${by} revoked the grant ${id}: `);
-  return (
-    notice.startsWith(`${by} permitted in advance: `) && notice.endsWith(`; agent-intercom-ctl revoke ${id} ends it`)
-  );
-}
+/** Whether a notice tells of this act on a grant. */
+export const isSameAct = (one: GrantAct | null, other: GrantAct): boolean =>
+  one !== null && one.event === other.event && one.grantId === other.grantId && one.by === other.by;
 
 /** Return how long a grant lasts, in words. */
 export function lasting(seconds: number): string {

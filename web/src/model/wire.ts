@@ -114,6 +114,14 @@ export interface Notice {
   text: string;
   level: string;
   at: string;
+  /** What a person did with a grant, if it tells of that. */
+  grant: GrantAct | null;
+}
+
+export interface GrantAct {
+  event: string;
+  grantId: string;
+  by: string;
 }
 
 export interface Amended {
@@ -291,7 +299,13 @@ export function noticeOf(value: unknown): Notice {
     text: shown(data, "text") ?? "",
     level: maybe(data, "level") ?? "info",
     at: maybe(data, "at") ?? "",
+    grant: grantActOf(data),
   };
+}
+
+function grantActOf(data: JsonObject): GrantAct | null {
+  const [event, grantId, by] = [maybe(data, "event"), maybe(data, "grant_id"), shown(data, "by")];
+  return event === null || grantId === null || by === null ? null : { event, grantId, by };
 }
 
 /** Read the answer of `amend`. Raises WireError. */

@@ -9,6 +9,7 @@ import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
 import { EDIT, mayDecide, past, PERMIT } from "../model/keys";
 import { isSigned, sayings, SIGNED_COMMANDS, toSign, toSignCommand, type Signer, type ToSign } from "../model/signed";
+import { isSameAct } from "../model/permits";
 import { oneLine } from "../model/visible";
 import {
   amendedOf,
@@ -18,6 +19,7 @@ import {
   object,
   WireError,
   type Card,
+  type GrantAct,
   type Json,
   type JsonObject,
   type Me,
@@ -33,6 +35,8 @@ export interface Message {
   id: number;
   level: "info" | "success" | "warning" | "error";
   text: string;
+  /** The act on a grant that a notice told of. */
+  grant: GrantAct | null;
 }
 
 /** Who is signed in, or why nobody is. */
@@ -111,7 +115,7 @@ export class Inbox {
   /** The cards whose whole diff could not be read. */
   #incomplete = new Set<string>();
   /** Which notices tell of acts of this page, which it has said itself. */
-  #ownNotices: readonly ((notice: string) => boolean)[] = [];
+  #ownNotices: readonly GrantAct[] = [];
   #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
@@ -405,9 +409,9 @@ export class Inbox {
         }, 400);
         break;
       case "notice": {
-        const { level, text } = effect.notice;
-        if (this.#ownNotices.some((isOwn) => isOwn(text))) break;
-        this.say(level === "success" || level === "warning" || level === "error" ? level : "info", text);
+        const { level, text, grant } = effect.notice;
+        if (this.#ownNotices.some((own) => isSameAct(grant, own))) break;
+        this.say(level === "success" || level === "warning" || level === "error" ? level : "info", text, grant);
         break;
       }
       case "changed":
@@ -727,8 +731,8 @@ export class Inbox {
     this.say("error", `${what}: ${sentence(fault)}`);
   }
 
-  say(level: Message["level"], text: string): void {
-    const message = { id: this.#nextMessage++, level, text: oneLine(text) };
+  say(level: Message["level"], text: string, grant: GrantAct | null = null): void {
+    const message = { id: this.#nextMessage++, level, text: oneLine(text), grant };
     this.messages = [...this.messages.filter((each) => each.text !== message.text), message].slice(-MOST_MESSAGES);
     this.announce(message.text);
     if (level !== "error") setTimeout(() => this.dismiss(message.id), STAYS);
@@ -736,9 +740,9 @@ export class Inbox {
   }
 
   /** Say how an act of this person ended, in place of the notice of it that everybody gets: before or after this. */
-  sayForNotice(level: Message["level"], text: string, isNotice: (text: string) => boolean): void {
-    this.#ownNotices = [...this.#ownNotices, isNotice].slice(-MOST_OWN_NOTICES);
-    this.messages = this.messages.filter((each) => !isNotice(each.text));
+  sayForNotice(level: Message["level"], text: string, own: GrantAct): void {
+    this.#ownNotices = [...this.#ownNotices, own].slice(-MOST_OWN_NOTICES);
+    this.messages = this.messages.filter((each) => !isSameAct(each.grant, own));
     this.say(level, text);
   }
 

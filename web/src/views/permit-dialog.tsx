@@ -9,7 +9,6 @@ import { cn } from "@/lib/utils";
 import {
   FIRST_WANTED,
   grantPreviewOf,
-  isNoticeOf,
   lasting,
   permitRequest,
   previewRequest,
@@ -92,7 +91,7 @@ export default function PermitDialog({ card, onClose }: { card: Card; onClose: (
       const text = savedText(preview, policy === null, board.openCard(card.id) !== null && !approves);
       const grantId = maybe(object(done), "grant_id");
       if (grantId === null) inbox.say(policy === null ? "success" : "info", text);
-      else inbox.sayForNotice("success", text, (notice) => isNoticeOf(notice, by, "grant", grantId));
+      else inbox.sayForNotice("success", text, { event: "grant_made", grantId, by });
       void inbox.queries.invalidateQueries({ queryKey: ["permits"] });
       onClose();
       // With an operator key the policy is accepted by a decision of its own, which is signed.

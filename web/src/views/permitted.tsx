@@ -6,7 +6,7 @@ import { Button } from "@/components/ui/button";
 import { Checkbox } from "@/components/ui/checkbox";
 import { Skeleton } from "@/components/ui/skeleton";
 import { useNow } from "@/lib/hooks";
-import { grantsOf, isNoticeOf, policiesOf, type Grant, type Policy } from "@/model/permits";
+import { grantsOf, policiesOf, type Grant, type Policy } from "@/model/permits";
 import { duration, shortMoment } from "@/model/time";
 import { oneLine, short } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
@@ -107,8 +107,7 @@ function GrantRow({ grant }: { grant: Grant }) {
     try {
       const by = inbox.me?.name ?? "";
       await inbox.api.act("revoke", { id: grant.id });
-      const isNotice = (notice: string) => isNoticeOf(notice, by, "revoke", grant.id);
-      inbox.sayForNotice("success", `revoked: ${grant.covers}`, isNotice);
+      inbox.sayForNotice("success", `revoked: ${grant.covers}`, { event: "grant_revoked", grantId: grant.id, by });
     } catch (failed) {
       inbox.say("error", `not revoked: ${sentence(failed)}`);
     }

@@ -242,9 +242,11 @@ test("what others do with grants is said, and one's own act once", async ({ serv
   server.answers.set("revoke", () => {
     known.grants = [];
     // Before the answer, or after it: everybody is told.
-    server.notice("alex revoked the grant 719939cd: shop/*");
-    setTimeout(() => server.notice("alex revoked the grant 719939cd: shop/*"), 200);
-    setTimeout(() => server.notice("kim revoked the grant 819939cd: other/*"), 400);
+    const own = { event: "grant_revoked", grant_id: id, by: "alex" };
+    server.notice("alex revoked the grant 719939cd: shop/*", "info", own);
+    setTimeout(() => server.notice("alex revoked the grant 719939cd: shop/*", "info", own), 200);
+    const others = { event: "grant_revoked", grant_id: "819939cd", by: "kim" };
+    setTimeout(() => server.notice("kim revoked the grant 819939cd: other/*", "info", others), 400);
     return { grant_id: id, status: "revoked" };
   });
   const page = await visit();

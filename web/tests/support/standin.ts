@@ -147,8 +147,8 @@ export class Standin {
     this.put({ ...card, status, decided, choices: [] });
   }
 
-  notice(text: string, level = "info"): void {
-    this.#tell("notice", { text, level, at: new Date().toISOString() });
+  notice(text: string, level = "info", more: JsonObject = {}): void {
+    this.#tell("notice", { text, level, at: new Date().toISOString(), ...more });
   }
 
   /** How many streams are open, of events and of rooms. */

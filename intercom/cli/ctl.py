@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
-from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete, is_completing
+from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete, examples, is_completing
 from intercom.operators.commands.command import Access, Argument, OperatorCommand
 from intercom.operators.commands.command_table import COMMANDS, FIELDS, SUBJECTS, WATCH, Kind
 
@@ -138,8 +138,22 @@ EXAMPLES = (
     "restore 9d27",
     "restore 9d27 --files",
     "tree --watch",
+    "server",
+    "clients",
+    "clients codex",
+    "slack",
     "log --limit 20",
     "log --session 3f2a",
+    "history",
+    "history migration --limit 10",
+    "grant 7c41",
+    "grant 7c41 --for 1h --uses 30 --pattern 'docs/**'",
+    "grants",
+    "grants --all --session 3f2a",
+    "revoke 2e8d",
+    "allow 7c41",
+    "allow 7c41 --pattern 'tests/**' --risk low",
+    "policy list",
     "policy show",
     "policy show ~/project",
     "policy accept",
@@ -169,7 +183,13 @@ EXAMPLES = (
     "web --print",
     "web --role viewer --name Kim",
     "token add nightly --role operator --days 30",
+    "token list",
     "token revoke nightly",
+    "people list",
+    "people sign-out 5c0f2e91",
+    "push list",
+    "push remove 81be",
+    "gateway list",
     "gateway show github",
     "gateway test github",
     'gateway call time get_current_time \'{"timezone": "Europe/Berlin"}\'',
@@ -177,13 +197,27 @@ EXAMPLES = (
     "gateway disable github",
     "gateway tail -f",
     "gateway tail github --lines 20",
+    "gateway evidence --from github --tool list_commits",
+    "gateway evidence 4b1f3c9e",
     "gateway explain reader",
     "gateway explain reader github merge_pull_request",
+    "gateway budgets",
+    "gateway lint",
+    "watch",
+    "watch --plain",
     "audit verify",
     "audit verify exported.jsonl",
     "audit export > audit.jsonl",
     "key create --name 'work laptop'",
+    "key list",
+    "key unlock",
+    "key unlock 4f1d",
+    "key lock",
+    "key enrol",
+    "key add 6f3a-91c2-d07b-e845",
     "key revoke 4f1d",
+    "key settings",
+    "key change-pin 4f1d",
 )
 
 #: The commands that decide one request or several.
@@ -383,19 +417,13 @@ def parser(*, as_json: bool = False, word: str | None = None) -> argparse.Argume
                 aliases=[row.name] if row.verb else (),
                 help=row.help,
                 description=row.help,
-                epilog=_examples(" ".join((first, *rest))),
+                epilog=examples(PROGRAM, EXAMPLES, " ".join((first, *rest))),
                 formatter_class=argparse.RawDescriptionHelpFormatter,
                 allow_abbrev=False,
             ),
             row,
         )
     return top
-
-
-def _examples(command: str) -> str | None:
-    """Return the last paragraph of the help of a command, as it is typed."""
-    lines = [f"  {PROGRAM} {line}" for line in EXAMPLES if f"{line} ".startswith(f"{command} ")]
-    return "\n".join(("examples:", *lines)) if lines else None
 
 
 def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import trio
@@ -21,6 +22,7 @@ from intercom.model.web_role import WebRole
 from intercom.operators.commands import command_table
 from intercom.operators.commands.server_handlers import _people_entry
 from intercom.operators.ctl import client
+from tests.docs.generated import subcommands
 from tests.operators.ctl_server import ctl_server
 from tests.operators.stand_in_service import START, StandInService, card
 
@@ -94,6 +96,20 @@ def test_an_example_can_be_typed_and_stands_in_the_help_of_its_command(
     with pytest.raises(SystemExit):
         ctl.parser().parse_args([*row.name.split("-", 1 if words[0] in ctl.GROUPS else 0), "--help"])
     assert f"  agent-intercom-ctl {line}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", main.EXAMPLES)
+def test_an_example_of_the_other_program_can_be_typed(line: str) -> None:
+    assert main.parser().parse_args(shlex.split(line.partition(" > ")[0])).command == line.split()[0]
+
+
+@pytest.mark.parametrize(("program", "name"), [(ctl, "agent-intercom-ctl"), (main, "agent-intercom")])
+def test_the_help_of_every_command_ends_with_an_example(program: ModuleType, name: str) -> None:
+    helps = {" ".join(words): command.format_help() for words, command in subcommands(program.parser())}
+
+    assert len(helps) > 10
+    for words, text in helps.items():
+        assert f"{name} {words}" in text.partition("\nexamples:\n")[2], words
 
 
 def test_both_commands_tell_their_version(capsys: pytest.CaptureFixture[str]) -> None:

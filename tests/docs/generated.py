@@ -98,7 +98,7 @@ def _default_of(attribute: attrs.Attribute[object]) -> object:
 def commands(parser: argparse.ArgumentParser, where: str) -> str:
     """Every command of a program, with its arguments; `where` says where the program's own options stand."""
     lines = [f"Options, {where}:", "", *_arguments(parser), ""]
-    for words, command in _commands(parser, ()):
+    for words, command in subcommands(parser):
         lines += [f"## `{' '.join([*words, *_shape(command, parser)])}`", "", _sentence(command.description or ""), ""]
         lines += [each for part in (_arguments(command, parser), _examples(command)) if part for each in (*part, "")]
     return "\n".join(lines)
@@ -135,9 +135,10 @@ def _examples(command: argparse.ArgumentParser) -> list[str]:
     return ["```sh", *(line.strip() for line in typed.splitlines()), "```"] if typed else []
 
 
-def _commands(
-    parser: argparse.ArgumentParser, words: tuple[str, ...]
+def subcommands(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Every command of a program that is carried out, with its words; no alias and no group."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             said = {each.dest: each.help for each in action._choices_actions}
@@ -148,7 +149,7 @@ def _commands(
                 below.description = below.description or said.get(name)
                 if not any(isinstance(each, argparse._SubParsersAction) for each in below._actions):
                     yield (*words, name), below
-                yield from _commands(below, (*words, name))
+                yield from subcommands(below, (*words, name))
 
 
 def _shape(parser: argparse.ArgumentParser, top: argparse.ArgumentParser) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 from intercom.store import outbox, retention, rows
 from intercom.store.database import Database
 from intercom.store.outbox import Question, Row, RowKind, RowState, Urgency, measure
-from intercom.store.requests import approvals
+from intercom.store.requests import approvals, prompts, waits
 from intercom.store.sessions import stalls
-from tests.store.cases import NOW, after, alert, approval
+from tests.store.cases import NOW, after, alert, approval, prompt, wait
 
 CHANNEL = "C1"
 HELLO = {"text": "hello", "blocks": []}
@@ -284,16 +284,19 @@ def test_a_reply_to_the_ts_of_a_reply_goes_to_the_thread_that_is_in(db: Database
     assert threads == ["thread/s1", "7.5", "8.5"]
 
 
-def test_the_ts_of_a_cards_message_is_recorded_with_its_request(db: Database) -> None:
-    approvals.insert(db, approval("r1"))
-    stalls.insert(db, alert("a1"))
-    for key, ts in (("card/r1", "7.5"), ("card/a1", "8.5"), ("diff/r1", "9.5")):
+@pytest.mark.parametrize(
+    ("table", "asked"),
+    [(approvals, approval("r1")), (prompts, prompt("r1")), (waits, wait("r1")), (stalls, alert("r1"))],
+)
+def test_the_ts_of_a_cards_message_is_recorded_with_its_request(db: Database, table: Any, asked: Any) -> None:
+    table.insert(db, asked)
+    for key, ts in (("card/r1", "7.5"), ("diff/r1", "9.5"), ("card/r2", "9.6")):
         put(db, key)
         post(db, key, ts)
-    assert (approvals.get(db, "r1").slack_ts, stalls.get(db, "a1").slack_ts) == ("7.5", "8.5")
+    assert table.get(db, "r1").slack_ts == "7.5"
     outbox.repost(db, row(db, "card/r1").id)
     post(db, "card/r1", "10.5")
-    assert approvals.get(db, "r1").slack_ts == "10.5"
+    assert table.get(db, "r1").slack_ts == "10.5"
 
 
 def test_where_a_thread_is_lost_its_top_is_posted_anew(db: Database) -> None:

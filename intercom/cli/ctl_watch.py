@@ -261,16 +261,21 @@ def _agreed(question: str) -> bool:
 
 
 def _ask_text(question: str) -> str | None:
-    """Read a line from the person with normal terminal settings. Returns None if they cancel (^C, ^D)."""
+    """Read a line from the person with normal terminal settings. Returns None if they cancel (Esc, ^C, ^D)."""
+    from intercom.cli.key_agent import ESC, read_line
+
     descriptor = sys.stdin.fileno()
     raw = termios.tcgetattr(descriptor)
     usual = termios.tcgetattr(descriptor)
     usual[3] |= termios.ICANON | termios.ECHO
+    # Esc ends the line, too: else it would become a character of the text.
+    usual[6][termios.VEOL] = ESC
     # Flush: input typed before the question does not answer it.
     termios.tcsetattr(descriptor, termios.TCSAFLUSH, usual)
     try:
-        return input(question).strip()
-    except (EOFError, KeyboardInterrupt):
+        print(question, end="", flush=True)
+        return read_line(descriptor).decode("utf-8", "replace").strip()
+    except KeyboardInterrupt:
         print()
         return None
     finally:

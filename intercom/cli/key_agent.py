@@ -434,7 +434,7 @@ def _tell(peer: socket.socket, answer: JsonObject) -> None:
 
 TERMINAL = "/dev/tty"
 _LONGEST = 4096
-_ESC = b"\x1b"
+ESC = b"\x1b"
 
 
 class NoTerminal(Unauthorized):
@@ -449,16 +449,16 @@ def ask_pin(prompt: str) -> str:
         quiet = termios.tcgetattr(descriptor)
         quiet[3] = (quiet[3] | termios.ICANON | termios.ISIG) & ~termios.ECHO
         # Esc ends the line, too: without that it would be a character of the PIN that nobody sees.
-        quiet[6][termios.VEOL] = _ESC
+        quiet[6][termios.VEOL] = ESC
         # Flush: input from before the question does not answer it.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, quiet)
         try:
             _write(descriptor, prompt)
-            typed = _line(descriptor)
+            typed = read_line(descriptor)
         finally:
             termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
             _write(descriptor, "\n")
-    return typed
+    return typed.decode("utf-8", "surrogateescape")
 
 
 def say(text: str) -> None:
@@ -490,15 +490,17 @@ def _terminal() -> Iterator[int]:
         os.close(descriptor)
 
 
-def _line(descriptor: int) -> str:
+def read_line(descriptor: int) -> bytes:
+    """Read one line from a terminal on which ESC ends the line too. Raises KeyboardInterrupt on Esc, or if the input
+    ends."""
     read = bytearray()
     while not read.endswith(b"\n"):
         some = os.read(descriptor, _LONGEST)
-        if not some or _ESC in some:
+        if not some or ESC in some:
             # The input ended before a whole line, or the person wants to leave.
             raise KeyboardInterrupt
         read += some
-    return read[:-1].decode("utf-8", "surrogateescape")
+    return bytes(read[:-1])
 
 
 def _write(descriptor: int, text: str) -> None:

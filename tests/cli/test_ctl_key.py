@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,18 @@ async def test_a_pin_is_changed_with_the_old_one_in_three_tries(tmp_path: Path) 
             screen.type("not this one\n")
         await screen.until("does not open key")
         assert await screen.ended() == 1
+
+
+@pytest.mark.parametrize("typed", ["\x1b", f"{PIN}\x1b"])
+async def test_esc_at_the_question_for_a_pin_cancels(tmp_path: Path, typed: str) -> None:
+    async with on_terminal([*KEY, "create"], environ(tmp_path)) as screen:
+        before = termios.tcgetattr(screen._descriptor)
+        await screen.until("Choose a PIN for the new key: ")
+        assert termios.tcgetattr(screen._descriptor) != before
+        screen.type(typed)
+        assert await screen.ended() == 130
+        assert termios.tcgetattr(screen._descriptor) == before
+    assert operator_keys.private_keys(where(tmp_path)) == ()
 
 
 @pytest.mark.parametrize("words", [("create",), ("create", "--json")])

@@ -220,6 +220,24 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("typed", ["\x1b", "too broad\x1b", "\x03", "\x04"])
+async def test_a_text_is_left_undone_on_esc_and_the_next_one_counts(tmp_path: Path, typed: str) -> None:
+    async with watching(tmp_path, card("one")) as (server, screen):
+        await screen.until("1 waiting")
+        await select(screen, "one")
+        screen.type("r")
+        await screen.until("with what text (may be empty)? ")
+        screen.type(typed)
+        await screen.until("reject left undone: one")
+        await screen.until("[q]uit")
+        assert server.service.acts == []
+        screen.type("r")
+        await screen.until("with what text (may be empty)? ")
+        screen.type("größer, bitte\n")
+        await screen.until("rejected one")
+        assert [act[1:4] for act in server.service.acts] == [("one", "reject", "größer, bitte")]
+
+
 async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
     async with watching(tmp_path, long, card("two", **LOW)) as (server, screen):

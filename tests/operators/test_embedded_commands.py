@@ -11,11 +11,15 @@ import pytest
 from intercom.embedding import EmbeddedOperator
 from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import Files
+from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments
 from intercom.model.session import SessionMode
 from intercom.operators.commands.command_execution import carry_out
 from intercom.operators.ctl.connection import CtlRequest
 from tests.operators.stand_in_service import START, StandInService, card
+
+#: What an act says of the channel that it came by: on ctl, and from a program.
+AS_EMBEDDED = {"ctl": "embed", "ended with agent-intercom-ctl end": "ended by the program"}
 
 
 def with_cards() -> StandInService:
@@ -30,7 +34,11 @@ def embedding(service: StandInService) -> EmbeddedOperator:
 @pytest.mark.parametrize(
     ("command", "fields", "method"),
     [
+        ("approve", {"id": "abc-1"}, lambda kim: kim.approve("abc-1")),
+        ("reject", {"id": "abc-1", "reason": "no"}, lambda kim: kim.reject("abc-1", "no")),
+        ("answer", {"id": "ala-1", "decision": "dismiss"}, lambda kim: kim.answer("ala-1", Decision.DISMISS)),
         ("pause", {"session": "s-1"}, lambda kim: kim.pause("s-1")),
+        ("clear", {"session": "s-1"}, lambda kim: kim.end("s-1")),
         ("resume", {"instruction": "go"}, lambda kim: kim.resume("go")),
         ("mode", {"mode": "remote"}, lambda kim: kim.mode(SessionMode.REMOTE)),
         ("nudge", {"id": "ala-1", "text": "hey"}, lambda kim: kim.nudge("ala-1", "hey")),
@@ -55,7 +63,7 @@ async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
         await service.checkpoints.take("s-1", "before", "kim", "ctl")
         service.acts.clear()
         await way(service)
-        done.append([tuple("embed" if part == "ctl" else part for part in act) for act in service.acts])
+        done.append([tuple(AS_EMBEDDED.get(part, part) for part in act) for act in service.acts])
     assert done[0]
     assert done == [done[0]] * 3
 

@@ -260,12 +260,13 @@ async def test_prompts_are_listed_and_tell_the_model_which_tool_to_call(work: Ag
         await work.agent.get_prompt("nothing")
 
 
-async def test_the_server_each_tool_and_each_prompt_have_an_icon(work: AgentAtWork) -> None:
+async def test_the_server_each_tool_and_each_prompt_have_an_icon_and_a_title(work: AgentAtWork) -> None:
     about = work.agent.server_info
     assert about is not None
     assert about.title == "Intercom"
     assert work.agent.instructions == INSTRUCTIONS
     tools, prompts = (await work.agent.list_tools()).tools, (await work.agent.list_prompts()).prompts
+    assert len({each.title for each in (*tools, *prompts)} - {None, ""}) == len([*tools, *prompts])
     for each in (about, *tools, *prompts):
         (icon,) = each.icons or ()
         ElementTree.fromstring(b64decode(icon.src.removeprefix("data:image/svg+xml;base64,")))

@@ -25,6 +25,7 @@ from intercom.model.errors import ERROR_CODES
 from intercom.operators import metrics
 from intercom.operators.commands.json_forms import _card
 from tests.cli.inbox_pictures import MOVING, PICTURES
+from tests.clients import pypi
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
 from tests.slack_standin.scenes import SCENES
 
@@ -110,6 +111,19 @@ def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -
     told = {name: row[6].strip() for row in rows if len(row) == 8 for name in re.findall(r"`([^`]+)`", row[2])}
     known = {name: f"{seconds:g} seconds" if seconds else "no limit" for name, seconds in default_call_waits().items()}
     assert told == known
+
+
+def test_the_versions_of_clients_and_frameworks_are_those_that_the_tests_run() -> None:
+    npm = json.loads((ROOT / "tests/clients/package.json").read_text())["dependencies"]
+    python = (*pypi.FRAMEWORKS, *pypi.LANGGRAPH, *pypi.BRIDGE, *(each[0] for each in pypi.OLDER_SDKS.values()))
+    pins = [*npm.items(), *(re.sub(r"(-slim)?\[.*\]", "", each).split("==") for each in python)]
+    page = (DOCS / "reference/clients.md").read_text()
+    rows = re.findall(r"^\| (.*?) \| ([\d., ]+) \| ", page.partition("\nTried by hand")[0], re.MULTILINE)
+    told = {cell: set(versions.split(", ")) for cell, versions in rows}
+    assert len(told) > 15
+    assert told == {
+        cell: {version for name, version in pins if name in re.findall(r"[@\w/.-]+", cell.lower())} for cell in told
+    }
 
 
 def test_the_files_that_the_architecture_names_exist() -> None:

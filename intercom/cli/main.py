@@ -14,43 +14,10 @@ from typing import Any
 
 from intercom._version import __version__
 from intercom.agents.clients import HOOKED, NAMES
-from intercom.cli.parser import SHELLS, Parser, asks_help, complete, completion_script, examples
+from intercom.cli.command_examples import MAIN_EXAMPLES, examples
+from intercom.cli.parser import SHELLS, Parser, asks_help, complete, completion_script
 
 PROGRAM = "agent-intercom"
-
-#: What a person may type: each line stands at the end of its command's help.
-EXAMPLES = (
-    "serve",
-    "serve --replace --log-format json",
-    "rooms",
-    "rooms --host 0.0.0.0 --port 7423 --public-url https://rooms.example.org",
-    "gateway import",
-    "gateway import --client claude-code --server github --apply",
-    "gateway undo",
-    "gateway sign-in linear",
-    "gateway sign-in linear --no-browser",
-    "gateway secret set github/token",
-    "gateway secret delete github/token",
-    "gateway sign-out linear",
-    "hook claude-code",
-    "hook copilot-cli --event preToolUse --wait 600",
-    "stop",
-    "init",
-    "init --client codex --write --policy",
-    "init --client claude-code --write --hooks",
-    "init --client codex --remove",
-    "doctor",
-    "doctor --workspace ~/project",
-    "doctor --client codex --probe 120",
-    "slack manifest --link",
-    "slack manifest --name Switchboard > manifest.json",
-    "slack login",
-    "slack login --from-env",
-    "slack logout",
-    "slack status",
-    "demo",
-    "demo --yes",
-)
 
 #: Seconds that a server has to stop.
 _STOP_SECONDS = 15.0
@@ -362,7 +329,7 @@ def _add_examples(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> No
         if isinstance(action, argparse._SubParsersAction):
             for word, command in action.choices.items():
                 _add_examples(command, (*words, word))
-                own = examples(PROGRAM, EXAMPLES, " ".join((*words, word)))
+                own = examples(PROGRAM, MAIN_EXAMPLES, " ".join((*words, word)))
                 if own and not any(isinstance(each, argparse._SubParsersAction) for each in command._actions):
                     command.epilog, command.formatter_class = own, argparse.RawDescriptionHelpFormatter
 

@@ -103,12 +103,6 @@ def _all_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParse
     return found
 
 
-def examples(program: str, lines: Iterable[str], command: str) -> str | None:
-    """Return the last paragraph of a command's help: those of the example lines that begin with the command."""
-    own = [f"  {program} {line}" for line in lines if f"{line} ".startswith(f"{command} ")]
-    return "\n".join(("examples:", *own)) if own else None
-
-
 # --- completion
 
 

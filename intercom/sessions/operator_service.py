@@ -51,7 +51,7 @@ from intercom.sessions.messages import (
     TakeBackDecision,
     Unpause,
 )
-from intercom.sessions.policies import PolicyRegistry, told_unsigned
+from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.rules_from_cards import RuleCalls
 from intercom.sessions.session import retraction, steering
@@ -520,8 +520,7 @@ class OperatorService:
 
     def unsigned_policies(self) -> str | None:
         """Return a message about the policies that were accepted without a signature; None if there are none."""
-        roots = self.policy_registry.unsigned()
-        return told_unsigned(roots) if roots else None
+        return self.policy_registry.unsigned_notice()
 
     def command_runs(self, session: str, command: str, seconds: float) -> None:
         """Tell a session that a command runs in its workspace for so many seconds at most, or has ended (0)."""

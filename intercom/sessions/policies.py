@@ -7,7 +7,7 @@ that crashed continues with the policy in force, not with the file's current con
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -115,14 +115,19 @@ class PolicyRegistry:
             self._discount(decision, fault)
         return fault is None
 
-    def unsigned(self) -> tuple[str, ...]:
-        """Return the workspaces whose policy is in force, and was accepted without a signature before there was an
-        operator key. The next server does not count it."""
-        return tuple(
+    def unsigned_notice(self) -> str | None:
+        """Return what to tell people about policies that are in force and were accepted without a signature, before
+        there was an operator key. The next server does not count such an acceptance. Returns None if there are none."""
+        roots = [
             root
             for root, state in sorted(self.states.items())
             if (accepted := state.record.accepted) is not None and self._fault_of(accepted) is not None
-        )
+        ]
+        if not roots:
+            return None
+        named = f"the policy of {roots[0]} was" if len(roots) == 1 else f"the policies of {' and '.join(roots)} were"
+        it = "it" if len(roots) == 1 else "them"
+        return f"{named} accepted without a signature: the next server asks you to accept {it} again, with your key"
 
     def _fault_of(self, accepted: PolicyDecision) -> str | None:
         card = _decided_card(accepted)
@@ -430,13 +435,6 @@ class PolicyRegistry:
 
     def _tell(self, text: str, level: str = "warning") -> None:
         self.card_router.tell(Notice(text, level, self.now()))
-
-
-def told_unsigned(roots: Sequence[str]) -> str:
-    """Return what people are told about policies of these workspaces that were accepted without a signature."""
-    named = f"the policy of {roots[0]} was" if len(roots) == 1 else f"the policies of {' and '.join(roots)} were"
-    it = "it" if len(roots) == 1 else "them"
-    return f"{named} accepted without a signature: the next server asks you to accept {it} again, with your key"
 
 
 @frozen

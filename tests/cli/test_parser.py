@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from intercom.cli import ctl, main
+from intercom.cli.command_examples import CTL_EXAMPLES, MAIN_EXAMPLES
 from intercom.cli.parser import SHELLS, completion_script
 from intercom.model.web import PageMember, PagePeople, SignedIn
 from intercom.model.web_role import WebRole
@@ -85,7 +86,7 @@ def test_only_the_line_that_asks_for_json_is_answered_in_json(capsys: pytest.Cap
     assert (said.out, "did you mean accept?" in said.err) == ("", True)
 
 
-@pytest.mark.parametrize("line", ctl.EXAMPLES)
+@pytest.mark.parametrize("line", CTL_EXAMPLES)
 def test_an_example_can_be_typed_and_stands_in_the_help_of_its_command(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +99,7 @@ def test_an_example_can_be_typed_and_stands_in_the_help_of_its_command(
     assert f"  agent-intercom-ctl {line}\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", main.EXAMPLES)
+@pytest.mark.parametrize("line", MAIN_EXAMPLES)
 def test_an_example_of_the_other_program_can_be_typed(line: str) -> None:
     assert main.parser().parse_args(shlex.split(line.partition(" > ")[0])).command == line.split()[0]
 

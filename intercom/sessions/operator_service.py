@@ -636,11 +636,10 @@ class OperatorService:
         added = await self._transact_once(partial(self._add_key, key=key, at=at, by=by, signature=signature))
         if added:
             text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
-            self.deps.card_router.tell(Notice(text, "warning", self.deps.now()))
-            if (unsigned := self.signatures.keyring.unsigned_settings()) is not None:
-                self.deps.card_router.tell(Notice(unsigned.sentence(), "warning", self.deps.now()))
-            if (policies := self.unsigned_policies()) is not None:
-                self.deps.card_router.tell(Notice(policies, "warning", self.deps.now()))
+            settings = self.signatures.keyring.unsigned_settings()
+            for told in (text, settings.sentence() if settings else None, self.unsigned_policies()):
+                if told is not None:
+                    self.deps.card_router.tell(Notice(told, "warning", self.deps.now()))
         return added
 
     async def note_settings(self) -> None:

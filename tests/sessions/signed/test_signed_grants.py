@@ -11,7 +11,7 @@ from attrs import evolve
 
 from intercom.model import signing
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
-from intercom.model.decision import SignedCommand
+from intercom.model.decision import Decision, SignedCommand
 from intercom.model.errors import IntercomError, InvalidState, SignatureRefused
 from intercom.model.grant import GrantLine
 from intercom.model.request import Operation, OperationKind, RiskLevel
@@ -19,9 +19,9 @@ from intercom.operators.commands import command_execution as requests
 from intercom.operators.ctl.connection import CtlRequest
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
-from tests.sessions.signed.keyed_server import keyed, sql
+from tests.sessions.signed.keyed_server import enrol, keyed, sql
 from tests.support.keys import Key
-from tests.support.virtual_server import AgentClient, VirtualServer
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -232,3 +232,20 @@ async def test_a_channel_that_may_decide_signs_itself_up_to_its_risk(root: Path,
         assert await status(agent, "c.txt") == "approved"
         sql(server, "update grant set uses = 11")
         assert await status(agent, "d.txt") is None
+
+
+async def test_what_was_approved_or_granted_before_there_was_a_key_does_not_count_any_more(
+    clock: Clock, root: Path
+) -> None:
+    key = Key()
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        approved = (await agent.propose()).request_id
+        await server.app.service.grants.make(approved, "kim", "ctl")
+        await server.decide(approved, Decision.APPROVE)
+        assert await status(agent, "b.txt") == "approved"
+        await enrol(server, key)
+        with pytest.raises(IntercomError):
+            await agent.ask(CheckDiff(approved))
+        assert await status(agent, "c.txt") is None
+    assert [each.name for each in root.iterdir()] == []

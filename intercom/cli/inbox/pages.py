@@ -86,6 +86,8 @@ _ON_APPROVALS = {
 }
 #: The columns in which the help writes keys.
 _KEY_COLUMNS = 12
+#: The key of the help where other keys are left out of the line.
+_MARKED_HELP = ("… ?", "help")
 #: A larger file is not shown whole.
 _LARGEST = 4 * 1024 * 1024
 
@@ -131,10 +133,10 @@ def rows_that_act(board: Board, view: View, session: Session | None, *, is_open:
 
 
 def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, width: int) -> Text:
-    """Return the line at the bottom: the keys that decide something now, and the most used others. `is_open` says that
-    the selected card or session is on the screen. Others are left out until the line has at most `width` columns, but
-    never the help and the key that quits. If it is longer all the same, it is padded so that it breaks between two
-    keys, not within one."""
+    """Return the line at the bottom: the keys that are for the selected card or session, and the most used others.
+    `is_open` says that it is on the screen. Others are left out until the line has at most `width` columns, and the
+    help says so; it and the key that quits stay. If the line is longer all the same, it is padded so that it breaks
+    between two keys, not within one."""
     parts = [_key_and_word(shown_key(row.key), row.shown) for row in rows]
     card = board.selected if view is View.INBOX and is_open else None
     if view is View.HELP:
@@ -142,21 +144,22 @@ def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, w
     others = [("↑↓", "select"), ("space", "mark"), ("/", "filter"), ("tab", "next"), ("?", "help"), ("q", "quit")]
     if not is_open:
         others.insert(1, ("enter", "open"))
-    if card is not None and card.files:
-        others.insert(1, ("f", "whole file"))
+    if card is not None and card.kind == CardKind.APPROVAL and card.files:
+        parts.append(_key_and_word("f", "file"))
     if view is not View.INBOX:
         others = others[:1] + others[-3:]
-    taken = sum(part.cell_len for part in parts)
     if card is not None and (unseen := board.not_seen(card)):
-        room = width - taken - sum(cell_len(f" {key} {word} ") for key, word in others[-2:])
-        text = Text(f" ({unseen})", "yellow")
-        # Seen lines change it all the time: it alone never makes a second line.
-        if 0 <= room < text.cell_len:
+        least = [_key_and_word(*_MARKED_HELP), _key_and_word(*others[-1])]
+        text, lines = Text(f" ({unseen})", "yellow"), _lines([*parts, *least], width)
+        # Seen lines change it all the time: it alone never makes another line.
+        for room in range(text.cell_len - 1, -1, -1):
+            if _lines([*parts, text, *least], width) <= lines:
+                break
             text.truncate(room, overflow="ellipsis")
         parts.append(text)
-        taken += text.cell_len
+    taken = sum(part.cell_len for part in parts)
     while len(others) > 2 and taken + sum(cell_len(f" {key} {word} ") for key, word in others) > width:
-        del others[-3]
+        others[-3:-1] = [_MARKED_HELP]
     return _broken_between([*parts, *(_key_and_word(key, word) for key, word in others)], width)
 
 
@@ -173,6 +176,10 @@ def _broken_between(parts: Iterable[Text], width: int) -> Text:
             text.append(" " * (width - at))
         text.append_text(part)
     return text
+
+
+def _lines(parts: Iterable[Text], width: int) -> int:
+    return -(-cell_len(_broken_between(parts, width).plain.rstrip()) // max(1, width))
 
 
 def shown_key(key: str) -> str:

@@ -116,7 +116,7 @@ TYPED: dict[tuple[str, ...], OperatorCommand] = {
 }
 
 #: Other words that are typed for a command.
-ALIASES = {row.name: row for row in TYPED.values() if row.verb}
+ALIASES = {word: row for row in TYPED.values() for word in row.aliases}
 
 #: The options with a value of commands that end with a text.
 _VALUED = frozenset(
@@ -277,7 +277,7 @@ def parser(*, as_json: bool = False, word: str | None = None) -> argparse.Argume
         dest="command", metavar="COMMAND", required=True, parser_class=made, title="commands (COMMAND --help says more)"
     )
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
-    named = {typed: row for typed, row in TYPED.items() if word == typed[0] or (row.verb and word == row.name)}
+    named = {typed: row for typed, row in TYPED.items() if word == typed[0] or word in row.aliases}
     for (first, *rest), row in ({} if word == "" else named or TYPED).items():
         if rest and first not in groups:
             acts = "|".join(act for group, *act_ in TYPED if group == first for act in act_)
@@ -287,7 +287,7 @@ def parser(*, as_json: bool = False, word: str | None = None) -> argparse.Argume
         _add_arguments(
             where.add_parser(
                 name,
-                aliases=[row.name] if row.verb else (),
+                aliases=row.aliases,
                 help=row.help,
                 description=row.help,
                 epilog=examples(PROGRAM, CTL_EXAMPLES, " ".join((first, *rest))),

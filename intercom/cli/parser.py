@@ -23,7 +23,7 @@ SHELLS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 #: What people type for a command of ctl, and the command.
-SYNONYMS: Final[Mapping[str, str]] = {"sessions": "list", "requests": "pending", "status": "list"}
+SYNONYMS: Final[Mapping[str, str]] = {"requests": "pending", "status": "list"}
 
 #: Exit code of wrong usage.
 USAGE: Final = 2

@@ -309,6 +309,8 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
         ("start --workspace /ws 'x", "start", {"text": "'x", "workspace": "/ws"}),
         ("end 1a2b", "clear", {"id": "1a2b"}),
         ("clear 1a2b", "clear", {"id": "1a2b"}),
+        ("sessions", "list", {}),
+        ("sessions --all", "list", {"everything": True}),
         ("end --interrupted", "clear", {"interrupted": True}),
         ("clear --json --session 1a2b", "clear", {"session": "1a2b"}),
         ("pending --full", "pending", {}),

@@ -77,10 +77,10 @@ class OperatorCommand(NamedTuple):
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
     or `ctl_draw_server` that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says
     that it changes nothing, though only a person may send it. `verb` is what people type for it, if that is not its
-    name; the name is an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for
-    people at a terminal alone: what it makes lets somebody act for a person. With `in_browser` no program with a token
-    sends it: what it makes would outlive the token. With `keeps_answer` its answer is recorded without a signature too:
-    sent again it would be refused, because what it ended is gone.
+    name; the name is an alias then. `alias` is another word for it. With `for_admins` it manages keys, tokens or
+    settings. With `in_terminal` it is for people at a terminal alone: what it makes lets somebody act for a person.
+    With `in_browser` no program with a token sends it: what it makes would outlive the token. With `keeps_answer` its
+    answer is recorded without a signature too: sent again it would be refused, because what it ended is gone.
     """
 
     name: str
@@ -93,10 +93,16 @@ class OperatorCommand(NamedTuple):
     draws: str = ""
     only_shows: bool = False
     verb: str = ""
+    alias: str = ""
     for_admins: bool = False
     in_terminal: bool = False
     in_browser: bool = False
     keeps_answer: bool = False
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The other words that people may type for it."""
+        return tuple(word for word in (self.name if self.verb else "", self.alias) if word)
 
     @property
     def least_role(self) -> WebRole | None:

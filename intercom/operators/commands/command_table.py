@@ -147,6 +147,7 @@ _ROWS = (
         "list sessions",
         Argument("--all", "everything", "include ended sessions"),
         draws="sessions",
+        alias="sessions",
     ),
     _row(
         "pending",

@@ -60,10 +60,14 @@ def short(name: str) -> str:
 
 def agreed(question: str) -> bool:
     """Ask the person on standard input. Returns whether they say yes; the end of the input is a no, and so is Escape on
-    a terminal."""
+    a terminal. Another answer than yes and no is asked about once more, and is a no then."""
     ask = _line_or_escape if sys.stdin.isatty() and sys.stdout.isatty() else input
     try:
-        return ask(f"{question} [y/N] ").strip().casefold() in ("y", "yes")
+        for asked in (f"{question} [y/N] ", "type y or n [y/N] "):
+            answer = ask(asked).strip().casefold()
+            if answer in ("y", "yes", "n", "no", ""):
+                break
+        return answer in ("y", "yes")
     except EOFError:
         print()
         return False

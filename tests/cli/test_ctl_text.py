@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli.ctl_text import clean, count, done_line, one_line
+from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,26 @@ def test_on_a_terminal_what_was_done_ends_between_words(monkeypatch: pytest.Monk
     assert max(map(len, line.split("\n"))) <= 40
     assert line.split()[:3] == ["approved", "r-1:", "the"]
     assert line.split()[-1] == "change"
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_yes", "times"),
+    [
+        ("y", True, 1),
+        ("YES", True, 1),
+        ("n", False, 1),
+        ("no", False, 1),
+        ("", False, 1),
+        ("ja\ny", True, 2),
+        ("ja\nn", False, 2),
+        ("ja\nja\ny", False, 2),
+    ],
+)
+def test_an_answer_that_is_neither_yes_nor_no_is_asked_about_once_more(
+    typed: str, is_yes: bool, times: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    assert agreed("go on?") is is_yes
+    said = capsys.readouterr().out
+    assert said.count("[y/N]") == times
+    assert ("type y or n" in said) is (times == 2)

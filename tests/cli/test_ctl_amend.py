@@ -124,6 +124,8 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
             assert "+LINE 28" in shown
             assert "+LINE 15" not in shown
             assert "notes.txt: not approved: @@ -12,7 +12,7 @@" in shown
+            assert "note: 15 is quoted" in shown
+            assert "hunk 2 of notes.txt: -line 15" in shown
             assert f"approve this part of {at.id[:8]}" in shown
             screen.type("y\n")
             await screen.until("PIN of key")

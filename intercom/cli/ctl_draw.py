@@ -337,7 +337,7 @@ def draw_instructions(on: Console, data: Json, at: datetime) -> None:
         )
         for told in read(list[Instruction], data, "words")
     ]
-    columns = ("id", "kind", "status", "for", "from", "age", "")
+    columns = ("id", "kind", "status (UTC)", "for", "from", "age", "")
     print_table(on, columns, rows, "nothing: no messages or tasks for an agent")
 
 
@@ -489,7 +489,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
         )
         for each in read(list[GrantEntry], data, "grants")
     ]
-    columns = ("grant", "session", "lets pass", "used", "until", "by", "state")
+    columns = ("grant", "session", "lets pass", "used", "until (UTC)", "by", "state")
     print_table(on, columns, rows, "no grant is in force: grant ID permits requests like that of a card")
 
 
@@ -504,7 +504,7 @@ def draw_log(on: Console, data: Json, at: datetime) -> None:
         )
         for entry in read(list[LogEntry], data, "entries")
     ]
-    print_table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
+    print_table(on, ("when (UTC)", "what", "who", "session", ""), rows, "the log is empty")
 
 
 def log_text(entry: LogEntry) -> str:
@@ -529,7 +529,8 @@ def draw_history(on: Console, data: Json, at: datetime) -> None:
         )
         for card in read(list[Card], data, "requests")
     ]
-    print_table(on, ("asked", "request", "kind", "session", ""), rows, "no past request, or none with these words")
+    columns = ("asked (UTC)", "request", "kind", "session", "")
+    print_table(on, columns, rows, "no past request, or none with these words")
 
 
 def summary_of(entry: AuditEntry) -> str:
@@ -600,7 +601,7 @@ def _state_text(card: Card) -> str:
     if decided is None:
         return state
     verdict = PAST.get(decided.decision, decided.decision)
-    at = f"at {decided.at:%Y-%m-%d %H:%M:%S}"
+    at = f"at {decided.at:%Y-%m-%d %H:%M:%S} UTC"
     if decided.channel == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
     way = _WAYS.get(decided.channel, decided.channel)

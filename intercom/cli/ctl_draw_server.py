@@ -105,7 +105,8 @@ def draw_token(on: Console, data: Json, at: datetime) -> None:
     """Print a new token alone, and the rest on standard error: the token may be piped into a program."""
     made = read(TokenEntry, data)
     on.print(clean(made.token), soft_wrap=True)
-    about = f"the token {made.name} has the role {made.role} until {timestamp(made.expires_at)}; it is shown only now"
+    until = f"until {timestamp(made.expires_at)} UTC"
+    about = f"the token {made.name} has the role {made.role} {until}; it is shown only now"
     print(one_line(about), file=sys.stderr)
     print(one_line(f"send it to {made.url}/api/operator as Authorization: Bearer TOKEN"), file=sys.stderr)
 
@@ -121,7 +122,8 @@ def draw_tokens(on: Console, data: Json, at: datetime) -> None:
         )
         for each in read(list[TokenEntry], data, "tokens")
     ]
-    print_table(on, ("name", "role", "by", "made", "until"), rows, "no program has a token: token add makes one")
+    columns = ("name", "role", "by", "made (UTC)", "until (UTC)")
+    print_table(on, columns, rows, "no program has a token: token add makes one")
 
 
 def draw_revoked_token(on: Console, data: Json, at: datetime) -> None:
@@ -140,7 +142,7 @@ def draw_people(on: Console, data: Json, at: datetime) -> None:
         )
         for each in found.signed_in
     ]
-    columns = ("id", "name", "role", "signed in", "was there")
+    columns = ("id", "name", "role", "signed in (UTC)", "was there")
     print_table(on, columns, rows, "nobody is signed in: agent-intercom-ctl web makes a link")
     if found.public_url is not None:
         on.print(safe_text(f"\nwho may come in at {one_line(found.public_url)}"), soft_wrap=True)
@@ -168,5 +170,5 @@ def draw_subscriptions(on: Console, data: Json, at: datetime) -> None:
         )
         for each in read(list[PushEntry], data, "subscriptions")
     ]
-    columns = ("id", "of", "browser", "push service", "since")
+    columns = ("id", "of", "browser", "push service", "since (UTC)")
     print_table(on, columns, rows, "no browser gets push messages: switch them on under Notifications on the page")

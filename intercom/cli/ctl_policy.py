@@ -148,4 +148,4 @@ def _list_policies(policies: Sequence[PolicyStatus]) -> None:
 
 
 def _accepted(found: PolicyStatus) -> str:
-    return one_line(f"by {found.accepted_by} ({found.accepted_channel}) at {found.accepted_at:%Y-%m-%d %H:%M}")
+    return one_line(f"by {found.accepted_by} ({found.accepted_channel}) at {found.accepted_at:%Y-%m-%d %H:%M} UTC")

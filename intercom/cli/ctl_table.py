@@ -90,5 +90,5 @@ def age(since: datetime, until: datetime) -> str:
 
 
 def timestamp(at: datetime | None) -> str:
-    """Return an instant to the second, for people; empty if there is none."""
+    """Return an instant to the second, in UTC, for people; empty if there is none. The column's heading names UTC."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

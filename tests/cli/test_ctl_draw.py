@@ -142,41 +142,42 @@ def test_pending_in_full_shows_what_a_person_needs_to_answer() -> None:
 def test_a_decided_card_says_who_and_when_and_offers_no_answer() -> None:
     decided = Decided("v", "reject", "ana", "slack", START, "not today")
     text = drawn("show", card_entry(card("a", state=CardState.REJECTED, decided=decided)))
-    assert "rejected by ana (slack) at 2026-11-21 12:00:00: not today" in text
+    assert "rejected by ana (slack) at 2026-11-21 12:00:00 UTC: not today" in text
     there = drawn("show", card_entry(card("a", state=CardState.REJECTED, decided=decided, delivered=True)))
-    assert "rejected by ana (slack) at 2026-11-21 12:00:00, delivered: not today" in there
+    assert "rejected by ana (slack) at 2026-11-21 12:00:00 UTC, delivered: not today" in there
     assert "expires" not in text
     assert "agent-intercom-ctl" not in text
     longer = Decided("v", "approve", "ana", "ctl", START, "approved with changes:\n- a.txt: not approved\n\n! a remark")
-    (said,) = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=longer))).split("12:00:00")[1:]
+    (said,) = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=longer))).split("12:00:00 UTC")[1:]
     assert said.startswith(": approved with changes:\n    - a.txt: not approved\n    ! a remark\n")
 
 
 @pytest.mark.parametrize(
     ("kind", "decision", "state", "words"),
     [
-        (CardKind.APPROVAL, "approve", CardState.APPROVED, "approved by root (ctl) at 2026-11-21 12:00:00"),
-        (CardKind.APPROVAL, "approve", CardState.DELIVERED, "approved by root (ctl) at 2026-11-21 12:00:00, delivered"),
-        (CardKind.APPROVAL, "approve", CardState.APPLIED, "approved by root (ctl) at 2026-11-21 12:00:00, applied"),
-        (CardKind.APPROVAL, "approve", CardState.EXPIRED, "approved by root (ctl) at 2026-11-21 12:00:00, expired"),
+        (CardKind.APPROVAL, "approve", CardState.APPROVED, "approved by root (ctl)"),
+        (CardKind.APPROVAL, "approve", CardState.DELIVERED, "approved by root (ctl), delivered"),
+        (CardKind.APPROVAL, "approve", CardState.APPLIED, "approved by root (ctl), applied"),
+        (CardKind.APPROVAL, "approve", CardState.EXPIRED, "approved by root (ctl), expired"),
         (
             CardKind.APPROVAL,
             "approve",
             CardState.INTERRUPTED,
-            "approved by root (ctl) at 2026-11-21 12:00:00, interrupted",
+            "approved by root (ctl), interrupted",
         ),
-        (CardKind.PROMPT, "continue", CardState.ANSWERED, "continued by root (ctl) at 2026-11-21 12:00:00"),
-        (CardKind.PROMPT, "stop", CardState.DELIVERED, "stopped by root (ctl) at 2026-11-21 12:00:00, delivered"),
-        (CardKind.STANDBY, "resume", CardState.DELIVERED, "resumed by root (ctl) at 2026-11-21 12:00:00, delivered"),
-        (CardKind.POLICY, "accept", CardState.APPLIED, "accepted by root (ctl) at 2026-11-21 12:00:00, applied"),
-        (CardKind.RESTORE, "proceed", CardState.APPROVED, "told to proceed by root (ctl) at 2026-11-21 12:00:00"),
-        (CardKind.RESTORE, "cancel", CardState.REJECTED, "cancelled by root (ctl) at 2026-11-21 12:00:00"),
-        (CardKind.RESTORE, "proceed", CardState.CLOSED, "told to proceed by root (ctl) at 2026-11-21 12:00:00, closed"),
+        (CardKind.PROMPT, "continue", CardState.ANSWERED, "continued by root (ctl)"),
+        (CardKind.PROMPT, "stop", CardState.DELIVERED, "stopped by root (ctl), delivered"),
+        (CardKind.STANDBY, "resume", CardState.DELIVERED, "resumed by root (ctl), delivered"),
+        (CardKind.POLICY, "accept", CardState.APPLIED, "accepted by root (ctl), applied"),
+        (CardKind.RESTORE, "proceed", CardState.APPROVED, "told to proceed by root (ctl)"),
+        (CardKind.RESTORE, "cancel", CardState.REJECTED, "cancelled by root (ctl)"),
+        (CardKind.RESTORE, "proceed", CardState.CLOSED, "told to proceed by root (ctl), closed"),
     ],
 )
 def test_who_decided_did_not_do_what_came_of_it(kind: CardKind, decision: str, state: CardState, words: str) -> None:
     decided = Decided("v", decision, "root", "ctl", START)
-    assert words in drawn("show", card_entry(card("a", kind, state=state, decided=decided))).splitlines()
+    said = words.replace("(ctl)", "(ctl) at 2026-11-21 12:00:00 UTC")
+    assert said in drawn("show", card_entry(card("a", kind, state=state, decided=decided))).splitlines()
 
 
 def test_a_decision_says_where_it_came_from() -> None:
@@ -212,13 +213,13 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
     by_policy = Decided("v", "approve", "policy", "policy", START, "tool:write")
     by_time = Decided("v", "continue", "timeout", "timeout", START)
     shown = drawn("show", card_entry(card("a", state=CardState.APPLIED, decided=by_policy)))
-    assert "approved by the workspace's policy at 2026-11-21 12:00:00, applied: tool:write" in shown
+    assert "approved by the workspace's policy at 2026-11-21 12:00:00 UTC, applied: tool:write" in shown
     shown = drawn(
         "show", card_entry(card("a", state=CardState.APPLIED, decided=evolve(by_policy, by="grant", channel="grant")))
     )
     assert "approved by a grant, which a person gave in advance at 2026" in shown
     shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.EXPIRED, decided=by_time)))
-    assert "expired at 2026-11-21 12:00:00: nobody answered in time, so it was continued" in shown
+    assert "expired at 2026-11-21 12:00:00 UTC: nobody answered in time, so it was continued" in shown
     by_client = Decided("v", "continue", "the agent's client", "elicitation", START)
     shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.ANSWERED, decided=by_client)))
     assert "continued by the agent's client (over the agent's own connection) at 2026-11-21" in shown
@@ -458,6 +459,7 @@ def test_slack_says_whether_it_is_connected_and_what_waits() -> None:
 
 def test_the_log_says_who_did_what_and_when() -> None:
     entry = AuditEntry(1, START, "verdict", "s", "me", "approved")
+    assert drawn("log", log_of(entry)).splitlines()[0].startswith("when (UTC)")
     assert drawn("log", log_of(entry)).splitlines()[1].split() == [
         "2026-11-21", "12:00:00", "verdict", "me", "s", "approved",
     ]  # fmt: skip

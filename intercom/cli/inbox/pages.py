@@ -375,7 +375,7 @@ def log_lines(entries: Sequence[LogEntry]) -> list[Text]:
         if entry.session_id:
             line.append(f"  {short(entry.session_id)}", "dim")
         lines.append(line)
-    return lines or [Text("the log is empty", "dim")]
+    return [Text("times are UTC", "dim"), *lines] if lines else [Text("the log is empty", "dim")]
 
 
 def whole_file(card: Card, shown: CardText, path: str) -> CardText | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -248,4 +249,4 @@ async def test_what_was_approved_or_granted_before_there_was_a_key_does_not_coun
         with pytest.raises(IntercomError):
             await agent.ask(CheckDiff(approved))
         assert await status(agent, "c.txt") is None
-    assert [each.name for each in root.iterdir()] == []
+    assert os.listdir(root) == []

@@ -794,7 +794,7 @@ def test_what_was_decided_on_the_terminal_is_taken_back_by_its_id(
 ) -> None:
     server, asked = Server(where), card("one", amendable=True, **LOW)
     path = asked.files[0].path
-    shown = {"card": card_entry(asked), "text": "", "contents": {path: "new = 1\n"}}
+    shown = {"card": card_entry(asked), "hunks": [], "text": "", "contents": {path: "new = 1\n"}}
     server.answers |= {"amend": shown, "show": card_entry(asked)}
     server.answers |= {each: {"status": "done", "decision_id": "v-1"} for each in ("approve", "changes")}
 

@@ -27,8 +27,8 @@ OUT = contents.ROOT / "dist" / "bundles"
 TOOLS = "INTERCOM_BUNDLE_TOOLS"
 PACKAGES = Path(__file__).with_name("package.json")
 ARCHIVE = "agent-intercom.mcpb"
-#: The longest that one check may take, in seconds. The last one installs the package with its dependencies.
-SECONDS = 600
+#: The longest that one check may take, in seconds. The last one installs the package several times.
+SECONDS = 2400
 
 Run = Callable[[Sequence[str | Path]], str]
 

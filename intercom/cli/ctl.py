@@ -32,6 +32,8 @@ PROGRAM = "agent-intercom-ctl"
 #: Exit codes.
 DONE, REFUSED, NO_SERVER = 0, 1, 3
 
+#: Seconds that a command waits for a server that is being started.
+START_SECONDS = 10.0
 #: Seconds between two requests for more of an agent's output.
 _OUTPUT_PAUSE = 0.25
 
@@ -366,7 +368,7 @@ def _run(options: argparse.Namespace) -> int:
         return _complain(options, error.message, error.error_code, USAGE)
     is_local = options.command in ("audit", "key")
     try:
-        return _local(where, options) if is_local else _carry_out(where, options)
+        return _local(where, options) if is_local else _carry_out_when_started(where, options)
     except NoServer as none:
         if options.command == "rooms":
             starts = "start one with 'agent-intercom rooms', or set enabled under [rooms] in a server's configuration"
@@ -398,6 +400,22 @@ def _local(where: Places, options: argparse.Namespace) -> int:
     from intercom.cli.ctl_key import key
 
     return key(where, options)
+
+
+def _carry_out_when_started(where: Places, options: argparse.Namespace) -> int:
+    """Carry out a command; if no server answers because one is being started, once more as soon as it is."""
+    from intercom.operators.ctl.client import NoServer
+
+    try:
+        return _carry_out(where, options)
+    except NoServer as none:
+        from intercom.agents.shim import launch
+
+        if none.may_be_done or not launch.is_claimed(where):
+            raise
+        print(f"{PROGRAM}: a server is starting: waiting for it, at most {START_SECONDS:.0f} s", file=sys.stderr)
+        launch.wait_until_started(where, START_SECONDS)
+        return _carry_out(where, options)
 
 
 def _carry_out(where: Places, options: argparse.Namespace) -> int:

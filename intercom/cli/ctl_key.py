@@ -118,7 +118,7 @@ def create(where: Places, name: str | None, *, as_json: bool = False) -> int:
     print(f"created operator key {made.key.id} ({clean(made.key.name)})")
     print(f"  private half, under your PIN: {made.path}")
     print(f"  public half: {where.operator_keys_file}")
-    print("  it counts from now on" if enrolled else "  it counts once you have signed a decision with it")
+    print("  it counts from now on" if enrolled else "  it counts from your first signed decision on")
     print("to let only root change which keys count, run once:")
     print(f"  {install_line(where)}")
     with contextlib.suppress(ConfigError):

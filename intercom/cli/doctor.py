@@ -90,9 +90,7 @@ def _await_server(where: Places) -> None:
     if not launch.is_claimed(where):
         return
     print(f"a server is starting: waiting for it, at most {START_SECONDS:.0f} s", file=sys.stderr)
-    deadline = time.monotonic() + START_SECONDS
-    while launch.is_claimed(where) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    launch.wait_until_started(where, START_SECONDS)
 
 
 def _installation() -> Finding:

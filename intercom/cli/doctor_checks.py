@@ -460,7 +460,7 @@ def _tokens_elsewhere(option: str) -> Finding:
         "the running server has its own tokens. This shell has none, and needs none while that server runs; so nothing"
         " was asked of Slack from here (agent-intercom-ctl slack shows the server's status)"
     )
-    advice = f"to keep them for a server that is started later, also by an agent: agent-intercom slack login{option}"
+    advice = f"to keep Slack's own tokens, not a stand-in's, for later servers: agent-intercom slack login{option}"
     return Finding("slack tokens", State.OK, text, advice)
 
 

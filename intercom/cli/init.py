@@ -77,8 +77,9 @@ INSTRUCTIONS_NOTICE = (
 #: What a person must know to decide about an operator key.
 KEY_NOTICE = (
     "With an operator key, only what you sign with a PIN is approved: you type it when you answer, and a terminal can"
-    " keep the key unlocked for a while. Without one, a process of your account that types into your terminals (tmux,"
-    " an editor's), or writes the database, could approve in your place. Recommended."
+    " keep the key unlocked for a while. In the browser a passkey takes its place. Without a key, a process of your"
+    " account that types into your terminals (tmux, an editor's), or writes the database, could approve in your place."
+    " Recommended."
 )
 NO_KEY = "no key was made: agent-intercom-ctl key create makes one"
 
@@ -491,11 +492,11 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
             if refusal.key:
                 report.say(f"refused  {refusal.key} of {refusal.path} has {SERVER_NAME}: {refusal.remedy}")
     if plan.hooks is not None and not plan.has_hooks(wanted):
-        report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
-    _show_denial(plan, report, "no hooks ")
+        report.say(f"hooks    none: {plan.title} may use its own tools without asking (--hooks installs them)")
+    _show_denial(plan, report, "hooks    none: ")
     if plan.instructions is not None and plan.instructions not in files:
         why = _why_none(plan.instructions)
-        report.say(f"no text  {plan.title} is given no instructions on these tools ({why})")
+        report.say(f"text     none: {plan.title} is given no instructions on these tools ({why})")
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -17,9 +18,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intercom.agents.shim import launch
 from intercom.cli import ctl
 from intercom.cli.ctl import TYPED, fields_of, hoist, parser
 from intercom.cli.ctl_sign import Sender
+from intercom.local import places
 from intercom.model.card import CardKind
 from intercom.operators.commands.command_table import COMMANDS
 from intercom.operators.ctl.client import NoServer
@@ -379,3 +382,27 @@ async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
         assert "mind \\x1b[2J" in listed
         assert "queued" in listed
         assert b"no messages or tasks" in (await run(server.environ, "tasks")).stdout
+
+
+def test_a_command_waits_for_a_server_that_is_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = places.places(environ={"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)})
+    answers: list[NoServer | int] = [NoServer("nothing listens"), 0]
+
+    def carry_out(*_given: object) -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, NoServer):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ctl, "_carry_out", carry_out)
+    claim = launch.claim(where)
+    assert claim is not None
+    # The server is ready while the command waits.
+    monkeypatch.setattr(launch.time, "sleep", lambda _seconds: os.close(claim))  # type: ignore[attr-defined]
+    assert ctl._carry_out_when_started(where, argparse.Namespace()) == 0
+    assert "a server is starting: waiting for it" in capsys.readouterr().err
+    answers = [NoServer("nothing listens")]
+    with pytest.raises(NoServer):
+        ctl._carry_out_when_started(where, argparse.Namespace())

@@ -417,7 +417,7 @@ async def test_the_inbox_gives_the_screen_to_the_terminal_for_the_pin(tmp_path: 
             screen.type("\x1b[B")
             await screen.until("+++ b/notes.txt")
             # All of it has been on the screen.
-            await screen.until("permit more \x1b[1m ↑↓")
+            await screen.until("file \x1b[1m ↑↓")
             screen.type("a")
             left = await screen.until("PIN of key")
             assert "\x1b[?1049l" in left
@@ -437,7 +437,7 @@ async def test_a_pin_that_is_not_given_leaves_the_card_open_in_the_inbox(tmp_pat
             screen.type("\x1b[B")
             await screen.until("+++ b/notes.txt")
             # All of it has been on the screen.
-            await screen.until("permit more \x1b[1m ↑↓")
+            await screen.until("file \x1b[1m ↑↓")
             screen.type("a")
             await screen.until("PIN of key")
             screen.type("\x03")

@@ -32,7 +32,7 @@ async def select(screen: Terminal) -> None:
     screen.type(DOWN)
     await screen.until("+++ b/src/app.py")
     # Before that, the number of lines that were not stands in between.
-    await screen.until("permit more \x1b[1m ↑↓")
+    await screen.until("file \x1b[1m ↑↓")
 
 
 @pytest.mark.parametrize("words", [(), ("watch",)])

@@ -519,7 +519,7 @@ def test_on_a_terminal_its_sentences_end_between_words_and_what_goes_into_files_
     assert max(map(len, said)) <= 50
     assert '      "edit": "deny",\n      "bash": "ask"\n' in shown
     if words:
-        assert "\nno hooks opencode's own tools write and run\n         without asking" in shown
+        assert "\nhooks    none: opencode's own tools" in shown
 
 
 def test_it_says_that_it_recorded_directories_that_are_not_the_default_ones(

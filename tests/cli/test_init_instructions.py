@@ -98,7 +98,7 @@ def test_without_the_option_none_are_written(own_home: Path, capsys: pytest.Capt
     assert init_with("--write", "--client", "all") == 0
     assert not any((own_home / place).exists() for place in PLACES.values())
     said = capsys.readouterr().out
-    assert "no text  Gemini CLI is given no instructions on these tools (--instructions writes them)" in said
+    assert "text     none: Gemini CLI is given no instructions on these tools (--instructions writes them)" in said
 
 
 @pytest.mark.parametrize("mine", [None, MINE])
@@ -168,7 +168,9 @@ def test_a_file_that_would_hide_another_of_the_person_s_is_not_made(
     at = own_home / PLACES["opencode"]
     assert init_with("--write", "--client", "opencode", "--instructions") == 0
     assert not at.exists()
-    assert f"no text  opencode is given no instructions on these tools ({at} would hide" in capsys.readouterr().out
+    assert (
+        f"text     none: opencode is given no instructions on these tools ({at} would hide" in capsys.readouterr().out
+    )
     at.symlink_to(mine)
     assert init_with("--write", "--client", "opencode", "--instructions") == 0
     assert mine.read_text() == file().merged(MINE)

@@ -42,7 +42,7 @@ async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typ
             screen.type(f"{PIN}\n")
             await screen.until("The same again: ")
             screen.type(f"{PIN}\n")
-            assert "it counts once you have signed a decision with it" in await screen.rest()
+            assert "it counts from your first signed decision on" in await screen.rest()
         assert await screen.ended() == 0
     assert len(operator_keys.private_keys(where(tmp_path))) == is_made
 

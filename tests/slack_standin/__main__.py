@@ -14,6 +14,7 @@ import sys
 
 import trio
 
+from intercom.local.places import places
 from tests.slack_standin import ALICE, BOB, CHANNEL, serve
 from tests.slack_standin.limits import RATES
 
@@ -39,9 +40,10 @@ async def run(port: int, slow: bool) -> None:
         print(f"export SLACK_APP_TOKEN={slack.app_token}")
         print(f"export SLACK_BOT_TOKEN={slack.bot_token}")
         print(f"export SLACK_MEMBER_IDS={ALICE},{BOB}")
-        print("\nIn the configuration (agent-intercom doctor says where it is), without the # before it:\n")
+        print(f"\nIn the configuration, {places().config_file}, without the # before it:\n")
         print(f'channel_id = "{CHANNEL}"\n')
-        print("Then, in that shell:\n\nagent-intercom serve --replace")
+        print("Then, in that shell:\n\nagent-intercom serve --replace\n")
+        print("With an operator key, Slack's answers count once you have signed that: agent-intercom-ctl key settings")
         print(f"\nThe channel itself: {slack.url}/\n", flush=True)
         await trio.sleep_forever()
 

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -153,6 +154,14 @@ def is_claimed(places: Places) -> bool:
     finally:
         os.close(lock)
     return False
+
+
+def wait_until_started(places: Places, seconds: float) -> bool:
+    """Wait until no server is being started here any more, at most so many seconds. Returns whether none is."""
+    deadline = time.monotonic() + seconds
+    while (claimed := is_claimed(places)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not claimed
 
 
 def start(options: Options, claim: int | None) -> Start:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from attrs import asdict
 
@@ -30,7 +29,7 @@ from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, sho
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.card import Card, CardKind
-from intercom.model.card_hunks import checked_comments, comments_in, how_to_comment, new_line_numbers, numbers_in
+from intercom.model.card_hunks import checked_comments, comments_in, how_to_comment, new_line_numbers
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.command_table import MAX_REQUEST
@@ -188,36 +187,13 @@ def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace
         print("this is what will be approved:")
         print_card(console(), read(Card, card), now(), hints=False)
         if found["text"]:
-            print(clean(f"the agent is told: {_with_label(found['text'], str(asked.get('text') or ''))}"))
-        if "hunks" in asked and (out := _left_out(where, asked, found["hunks"])):
-            print(clean("\n".join(("left out:", *out))))
+            print(clean(f"the agent is told: {found['text']}"))
         what = "your edit" if "edit" in asked else "this part"
         _agree(f"approve {what} of {short(card['request_id'])} ({one_line(str(card['title']))})?")
     done: JsonObject = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
     changed = "" if not card.get("amended") else " your edit of" if "edit" in asked else " a part of"
     print(json.dumps(done) if options.json else done_line({**done, "status": f"{done['status']}{changed}"}))
     return done
-
-
-def _with_label(told: str, note: str) -> str:
-    """Return what the agent is told for a person to read: with the note behind it marked as one."""
-    before = told.removesuffix(f"\n\n{note}") if note else told
-    return told if before == told else f"{before}\nnote: {note}"
-
-
-def _left_out(where: Places, asked: JsonObject, hunks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each hunk of the proposal that is not approved: its first changed line."""
-    chosen = numbers_in(str(asked["hunks"]))
-    out = [each for each in hunks if each["number"] not in chosen and each["range"] is not None]
-    if not out:
-        return []
-    diff = str(request(where, "show", {"id": asked["id"]})["diff"] or "").split("\n")
-    changed = ((each, _first_changed(diff[each["line"] + 1 :])) for each in out)
-    return [f"  hunk {each['number']} of {one_line(each['path'])}: {one_line(line)}" for each, line in changed if line]
-
-
-def _first_changed(lines: Sequence[str]) -> str:
-    return next((line for line in lines if line[:1] in ("+", "-")), "")
 
 
 def _edited(contents: Mapping[str, str], files: Mapping[str, Path]) -> dict[str, str]:

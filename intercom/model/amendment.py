@@ -48,7 +48,11 @@ class Change:
 
     path: str = field(metadata=doc("The file, relative to the workspace root."))
     left_out: tuple[str, ...] = field(
-        default=(), metadata=doc("The parts that were not approved: their lines, before and after (@@ -10,7 +10,8 @@).")
+        default=(),
+        metadata=doc(
+            "The parts that were not approved: their lines, before and after, and the first line that each would have"
+            " removed and added (@@ -10,7 +10,8 @@ (-old line, +new line))."
+        ),
     )
     whole: bool | None = field(default=None, metadata=doc("true: nothing of this file was approved."))
     edited: bool | None = field(
@@ -91,7 +95,7 @@ def told_of_changes(changes: Sequence[Change], note: str | None) -> str | None:
     lines = [line for change in changes for line in _changed(change)]
     more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
     said = "\n".join(("approved with changes:", *lines[:NAMED], *more))
-    return f"{said}\n\n{note}" if note else said
+    return f"{said}\n\nnote: {note}" if note else said
 
 
 def _changed(change: Change) -> Iterator[str]:

@@ -20,6 +20,8 @@ from intercom.model.visible_text import one_line
 
 #: The most comments of one decision, and the most characters of one.
 MOST_COMMENTS, LONGEST_COMMENT = 100, 2_000
+#: The most characters of a line of a hunk where the hunk is named.
+_QUOTED = 60
 #: The most hunks that a text can name.
 _MOST_NUMBERS = 1_000_000
 
@@ -224,15 +226,30 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ends)
 
 
-def left_out(hunks: Sequence[HunkOfCard], numbers: Iterable[int]) -> tuple[Change, ...]:
-    """Return what is left out of a proposal with these hunks if only `numbers` of them are approved."""
+def left_out(hunks: Sequence[HunkOfCard], numbers: Iterable[int], lines: Sequence[str]) -> tuple[Change, ...]:
+    """Return what is left out of a proposal with these hunks if only `numbers` of them are approved. `lines` are those
+    of its diff, without secrets: channels show what is quoted of them."""
     chosen = frozenset(numbers)
     changes: list[Change] = []
     for _, each in groupby(hunks, lambda hunk: hunk.file):
         own = [*each]
-        out = tuple(hunk.range for hunk in own if hunk.number not in chosen and hunk.range is not None)
+        out = tuple(_named(hunk, lines) for hunk in own if hunk.number not in chosen and hunk.range is not None)
         if not any(hunk.number in chosen for hunk in own):
             changes.append(Change(own[0].path, whole=True))
         elif out:
             changes.append(Change(own[0].path, out))
     return tuple(changes)
+
+
+def _named(hunk: HunkOfCard, lines: Sequence[str]) -> str:
+    """Return a hunk's header, with the first lines that it removes and adds: `@@ -1,3 +1,3 @@ (-old, +new)`. A blank
+    line says nothing, so the first that is not is quoted."""
+    own = lines[hunk.line + 1 : hunk.end]
+    found = (next((line[1:] for line in own if line.startswith(mark) and line[1:].strip()), None) for mark in "-+")
+    # The agent wrote these lines: on one line, they cannot pass for another line of the text that names them.
+    quoted = [f"{mark}{_clipped(one_line(line))}" for mark, line in zip("-+", found, strict=True) if line is not None]
+    return f"{hunk.range} ({', '.join(quoted)})" if quoted else str(hunk.range)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"

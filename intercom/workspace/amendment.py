@@ -61,6 +61,14 @@ class Proposed:
         found = ((each.change.path, self._text(each)) for each in self.files)
         return {path: text for path, text in found if text is not None}
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its diff, with secrets removed."""
+        lines = (self.request.preview or "").split("\n")
+        for number, line in self.request.masked:
+            lines[number] = line
+        return lines
+
     def _text(self, each: FileVersions) -> str | None:
         if each.after is None:
             return None
@@ -190,7 +198,7 @@ def _selected(proposed: Proposed, numbers: Sequence[int]) -> tuple[_Wanted, tupl
             wanted[index] = _as_proposed(proposed, index), file.after
         elif places:
             wanted[index] = _in_part(proposed, index, places)
-    return wanted, left_out(proposed.hunks, chosen)
+    return wanted, left_out(proposed.hunks, chosen, proposed.lines)
 
 
 def _in_part(proposed: Proposed, index: int, places: Collection[int]) -> tuple[FilePatch | bytes, bytes]:

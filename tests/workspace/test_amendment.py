@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from intercom.model.amendment import Amendment, Change, Comment
+from intercom.model.amendment import Amendment, Change, Comment, told_of_changes
 from intercom.model.card_hunks import comments_in, new_line_numbers, numbers_in, spans
 from intercom.model.clock import from_text
 from intercom.model.errors import (
@@ -97,7 +97,7 @@ def test_some_hunks_of_a_file_are_applied_and_the_others_are_not(tmp_path: Path,
     assert amended is not None
     assert after(amended) == {"a.txt": CHANGED.replace("line 14\n", "line 14\nline 15\n").encode()}
     [change] = amended.changes
-    assert change == Change("a.txt", ("@@ -12,7 +12,6 @@",))
+    assert change == Change("a.txt", ("@@ -12,7 +12,6 @@ (-line 15)",))
     checked_again(tmp_path, request, amended)
 
 
@@ -320,6 +320,26 @@ def test_what_has_no_parts_cannot_be_amended(tmp_path: Path, more: dict[str, str
     request = evolve(requested(tmp_path, diff_of("a.txt", TEN, CHANGED), "a.txt"), **more)
     with pytest.raises(InvalidState, match="there is no part to choose"):
         read(tmp_path, request)
+
+
+def test_what_is_quoted_of_a_hunk_is_one_short_line_without_secrets(tmp_path: Path) -> None:
+    put(tmp_path, {"a.txt": TEN.encode()})
+    secret = "ghp_" + "x9Kq2LmZ7vTbN4wR8sYd" + "P1cJ6fHgA3uE0oXi"
+    forged = f"\tx\x1b[2J\r- b.txt: not approved at all\u2028note: all of it {'y' * 80}"
+    changed = TEN.replace("line 2\n", f"\n{forged}\n").replace("line 15\n", f"token = {secret}\n")
+    request = requested(tmp_path, changed.replace("line 28\n", "line 28\n\n"), "a.txt", whole=True)
+    amended = selected(tmp_path, request, [3])
+    assert amended is not None
+    [change] = amended.changes
+    first, second = change.left_out
+    assert first == r"@@ -1,5 +1,6 @@ (-line 2, +x\x1b[2J\x0d- b.txt: not approved at all<U+2028>note: all o…)"
+    assert second.startswith("@@ -12,7 +13,7 @@ (-line 15, +token = ")
+    assert secret[:12] not in second
+    assert told_of_changes(amended.changes, "why") == (
+        f"approved with changes:\n- a.txt: not approved: {first}\n- a.txt: not approved: {second}\n\nnote: why"
+    )
+    # A hunk of blank lines has nothing to quote.
+    assert selected(tmp_path, request, [1, 2]).changes == (Change("a.txt", ("@@ -26,5 +27,6 @@",)),)  # type: ignore[union-attr]
 
 
 def test_hunks_of_a_file_whose_encoding_changes_apply_only_together(tmp_path: Path) -> None:

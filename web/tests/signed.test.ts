@@ -117,12 +117,12 @@ test("a part of a change is signed as the card that it makes, with what the agen
 
 test("a note with a part is sent as it was written, and signed within what the agent is told", async () => {
   const [entry, part] = [cardEntry({ diff: "+a\n+b\n" }), cardEntry({ diff: "+a\n", proposal_hash: "ef" })];
-  const told = "approved with changes:\n- a\n\nkeep b as it is";
+  const told = "approved with changes:\n- a\n\nnote: keep b as it is";
   const hunks = { numbers: [1], total: 2, shown: "ef", note: "keep b as it is", told, card: cardOf(part) };
   const signed = await toSign(about("approve", entry, { hunks }), null, BY);
   expect(signed.fields["text"]).toBe("keep b as it is");
   expect(signed.said.text).toBe(told);
-  expect(sayings(signed, cardOf(entry))).toContain("keep b as it is");
+  expect(sayings(signed, cardOf(entry))).toContain("note: keep b as it is");
 });
 
 test("comments are signed as what the agent is told of them", async () => {

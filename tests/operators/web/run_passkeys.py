@@ -338,7 +338,7 @@ async def test_decisions_of_each_kind_are_signed_on_the_page(home: Home) -> None
         part = await asks["Part"]()
         assert part["status"] == "approved"
         # The note is signed with what the agent is told, and reaches it.
-        assert str(sent["approve"]["signature"]["text"]).endswith("\n\nfifty stays")
+        assert str(sent["approve"]["signature"]["text"]).endswith("\n\nnote: fifty stays")
         assert "fifty stays" in str(part)
         assert "why\n    so?" in str((await asks["Comments"]())["reason"])
 

@@ -41,7 +41,7 @@ function amend(server: Standin, { contents }: Workspace, fields: JsonObject): Js
     return `diff --git a/${path} b/${path}\n--- a/${path}\n+++ b/${path}\n@@ -1,0 +1,${lines.length} @@\n${lines.map((line) => `+${line}\n`).join("")}`;
   });
   const files = Object.keys(texts).map((path) => fileEntry(path));
-  const note = fields["text"] ? `\n\n${String(fields["text"])}` : "";
+  const note = fields["text"] ? `\n\nnote: ${String(fields["text"])}` : "";
   const text = `approved with changes:\n- ${Object.keys(texts).join(", ")}: edited by the person${note}`;
   return { card: { ...card, proposal_hash: "edited", diff: parts.join(""), files }, hunks: [], text, contents: {} };
 }

@@ -56,7 +56,7 @@ function fill(server: Standin): void {
     const card = server.cards.get(String(fields["id"])) ?? {};
     if (typeof fields["edit"] !== "string") return { card, hunks: [], text: null, contents: { [PATH]: TEXT } };
     const text = (JSON.parse(fields["edit"]) as Record<string, string>)[PATH] ?? "";
-    const told = `approved with changes:\n- ${PATH}: edited by the person\n\n${String(fields["text"] ?? "")}`.trim();
+    const told = `approved with changes:\n- ${PATH}: edited by the person${fields["text"] ? `\n\nnote: ${String(fields["text"])}` : ""}`;
     return { card: { ...card, diff: diffOf(text), proposal_hash: "edited" }, hunks: [], text: told, contents: {} };
   });
   server.answers.set("grant-preview", (fields) => ({

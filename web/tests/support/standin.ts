@@ -293,10 +293,10 @@ export class Standin {
           end,
         }));
         const isPart = typeof fields["hunks"] === "string";
-        const note = typeof fields["text"] === "string" ? `\n\n${fields["text"]}` : "";
+        const note = typeof fields["text"] === "string" ? fields["text"] : null;
         const text = isPart
-          ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}${note}`
-          : note.trim() || null;
+          ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}${note ? `\n\nnote: ${note}` : ""}`
+          : note;
         const chosen = String(fields["hunks"]).split(",");
         // Of one file, as the proposals of the tests are.
         const diff = String(card["diff"])

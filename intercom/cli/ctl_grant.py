@@ -46,23 +46,23 @@ def granted_fields(shown: Mapping[str, Json], fields: Mapping[str, Json]) -> Jso
 
 def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int:
     """Make a grant. Returns 0 if it was made, 1 if the person declined. Raises what `request` raises."""
-    from intercom.cli.ctl_sign import Sender, has_key
+    from intercom.cli.ctl_sign import Sender
     from intercom.operators.ctl.client import request
 
     shown: Mapping[str, Json] = request(where, "grant-preview", preview_fields(fields))
+    is_asked = not (yes or as_json) and sys.stdin.isatty()
+    card = request(where, "show", {"id": shown["request_id"]}) if is_asked else None
+    if card is not None:
+        # What a person permits follows from it, and the signature of an approval says that it was shown.
+        _show(card)
     if not as_json:
         print("\n".join(preview_lines(shown)))
         if fields.keys() <= {"id"}:
             print(f"  other limits: {_PROGRAM} grant {short(str(shown['request_id']))} --for 1h --uses 20")
-    is_asked = not (yes or as_json) and sys.stdin.isatty()
     if is_asked and not agreed(f"grant this to session {short(str(shown['session_id']))}?"):
         print("nothing was changed")
         return 1
-    card = request(where, "show", {"id": shown["request_id"]}) if is_asked and _waits_itself(shown) else None
-    if card is not None and has_key(where):
-        # The signature of an approval says that it was shown.
-        _show(card)
-    if card is not None and not agreed("and approve this card too?"):
+    if card is not None and not (_waits_itself(shown) and agreed("and approve this card too?")):
         card = None
     # One PIN signs both.
     sender = Sender(where, "" if card is None else f"grant {short(str(card['request_id']))} and approve it")

@@ -97,10 +97,11 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
         (over,) = (await ctl(at.env, "grants", "--all"))[1]["grants"]
         assert over["over"] == "it was revoked"
         async with typing(at, "grant", at.id) as screen:
-            await screen.until("grant this to session")
-            screen.type("y\n")
             # A signed approval says that it was shown, also with a key that this terminal keeps unlocked.
-            assert "+two" in await screen.until("and approve this card too? [y/N]")
+            shown = await screen.until("grant this to session")
+            assert "+two" in shown.partition("from now on this passes without you")[0]
+            screen.type("y\n")
+            assert "+two" not in await screen.until("and approve this card too? [y/N]")
             screen.type("y\n")
             await screen.until("PIN of key")
             await screen.until(f"to grant {at.id[:8]} and approve it (esc to leave): ")
@@ -150,6 +151,7 @@ async def test_a_grant_says_how_to_give_other_limits_unless_some_were_given(
 ) -> None:
     async with scene(tmp_path) as at, typing(at, "grant", at.id, *limits) as screen:
         shown = await screen.until("[y/N]")
+        assert "+two" in shown.partition("from now on this passes without you")[0]
         assert ("other limits: agent-intercom-ctl grant" in shown) is (not limits)
         screen.type("n\n")
         assert "nothing was changed" in await screen.rest()

@@ -182,7 +182,7 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         )
         done = [_write(plan, report, wanted) for plan in plans]
     else:
-        wanted = Wanted(hooks=not args.no_hooks, own_tools=False, instructions=not args.no_instructions)
+        wanted = Wanted(hooks=not args.no_hooks, own_tools=None, instructions=not args.no_instructions)
         done = [_show(plan, report, wanted) for plan in plans]
         _show_instructions(plans, report, wanted)
     if not args.write and not chosen:
@@ -228,16 +228,19 @@ def next_steps(plans: Sequence[Plan], config: Path | None, *, http: bool) -> lis
             f" it, and your PATH does not find it: add {os.path.dirname(program or sys.executable)} to it."
         )
     options = ["--config", str(config)] if config else []
-    inbox, serve = (
-        shlex.join([name if init_clients.is_on_path(name) else init_clients.installed(name) or name, *words])
-        for name, words in ((f"{SERVER_NAME}-ctl", options), (SERVER_NAME, [*options, "serve"]))
-    )
+
+    def typed(name: str, *words: str) -> str:
+        program = name if init_clients.is_on_path(name) else init_clients.installed(name) or name
+        return shlex.join([program, *options, *words])
+
+    ctl = f"{SERVER_NAME}-ctl"
     titles = [plan.title for plan in plans]
     named = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
-    first = ["Let the server run, which clients over HTTP do not start:", serve] if http else []
-    steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", inbox]
+    first = ["Let the server run, which clients over HTTP do not start:", typed(SERVER_NAME, "serve")] if http else []
+    steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", typed(ctl)]
     # The commands stay whole, to be copied.
-    return [*lines, *(f"  {step}" if number % 2 else f"\n{at_words(step)}\n" for number, step in enumerate(steps))]
+    lines += [f"  {step}" if number % 2 else f"\n{at_words(step)}\n" for number, step in enumerate(steps)]
+    return [*lines, f"\nin the browser: {typed(ctl, 'web')}", f"check the setup: {typed(SERVER_NAME, 'doctor')}"]
 
 
 def _policy(workspace: Path, ipc_name: str, report: Report, *, write: bool) -> bool:
@@ -340,7 +343,8 @@ class Wanted:
     """What a person wants beside a client's entry."""
 
     hooks: bool
-    own_tools: bool
+    #: None if nobody was asked.
+    own_tools: bool | None
     instructions: bool
 
 
@@ -411,11 +415,12 @@ def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
     return agreed("Install these hooks?")
 
 
-def _wants_rules(args: argparse.Namespace, plans: list[Plan]) -> bool:
-    """Tell whether to restrict the own tools of clients without hooks: only if a person says so at the prompt."""
+def _wants_rules(args: argparse.Namespace, plans: list[Plan]) -> bool | None:
+    """Tell whether to restrict the own tools of clients without hooks: only if a person says so at the prompt. None if
+    nobody was asked."""
     files = [plan.own_tools for plan in plans if plan.own_tools is not None and plan.own_tools.can_be_added()]
     if args.no_hooks or not files or not _is_terminal():
-        return False
+        return None
     for each in files:
         print(at_words(OWN_TOOLS_NOTICE.format(title=each.client.title, scope=each.scope, file=path_of(each)), more=""))
         print(indented(json.dumps(each.own_tools.deny, indent=2)), end="")
@@ -449,7 +454,7 @@ def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
     if plan.permissions is not None:
         report.say(f"\n{plan.permissions.title}, {plan.permissions.scope}: in {path_of(plan.permissions)}\n")
         report.show(indented(snippet(plan.permissions)).rstrip())
-    _show_denial(plan, report, "\n")
+    _show_denial(plan, report, wanted, "\n")
     return True
 
 
@@ -493,17 +498,21 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
                 report.say(f"refused  {refusal.key} of {refusal.path} has {SERVER_NAME}: {refusal.remedy}")
     if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"hooks    none: {plan.title} may use its own tools without asking (--hooks installs them)")
-    _show_denial(plan, report, "hooks    none: ")
+    _show_denial(plan, report, wanted, "hooks    none: ")
     if plan.instructions is not None and plan.instructions not in files:
         why = _why_none(plan.instructions)
         report.say(f"text     none: {plan.title} is given no instructions on these tools ({why})")
     return True
 
 
-def _show_denial(plan: Plan, report: Report, label: str) -> None:
+def _show_denial(plan: Plan, report: Report, wanted: Wanted, label: str) -> None:
     """Say how the person restricts the own tools of a client without hooks, if that is necessary."""
     file = plan.own_tools
     if file is None or not file.is_missing():
+        return
+    if wanted.own_tools is False and file.can_be_added():
+        # The person has just read them, and declined.
+        report.say(f"{label}no rules were added for {plan.title}'s own tools (init --write asks again)")
         return
     asks = ", or let init --write ask you on a terminal" if file.can_be_added() else ""
     report.say(

@@ -449,14 +449,23 @@ def test_it_ends_with_what_to_restart_and_what_to_run(
     own_home: Path, installation: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def last() -> list[str]:
-        return [line for line in capsys.readouterr().out.splitlines() if line][-2:]
+        return [line for line in capsys.readouterr().out.splitlines() if line][-4:]
 
     assert init_with("--write", "--client", "codex", "--client", "cursor") == 0
     steps = ["Restart Codex and Cursor. Then answer what it asks, in a terminal of your own:"]
-    assert last() == [*steps, f"  {installation}/agent-intercom-ctl"]
+    assert last() == [
+        *steps,
+        f"  {installation}/agent-intercom-ctl",
+        f"in the browser: {installation}/agent-intercom-ctl web",
+        f"check the setup: {installation}/agent-intercom doctor",
+    ]
     monkeypatch.setenv("PATH", str(installation))
     assert init_with("--write", "--client", "codex", "--config", own_home / "c.toml") == 0
-    assert last()[1] == f"  agent-intercom-ctl --config {own_home}/c.toml"
+    assert last()[1:] == [
+        f"  agent-intercom-ctl --config {own_home}/c.toml",
+        f"in the browser: agent-intercom-ctl --config {own_home}/c.toml web",
+        f"check the setup: agent-intercom --config {own_home}/c.toml doctor",
+    ]
     assert init_with("--write", "--client", "codex", "--http") == 0
     assert "\n  agent-intercom serve\n" in capsys.readouterr().out
     assert init_with("--client", "codex") == 0

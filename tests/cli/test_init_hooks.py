@@ -241,7 +241,9 @@ def test_on_a_terminal_it_offers_the_rules_of_a_client_without_hooks(
     rules = {"edit": "deny", "bash": "ask"} if answer else {}
     assert json.loads(file.read_text())["permission"] == {**rules, "webfetch": "ask"}
     assert bool([*doctor_checks.examine_own_tools(project)]) is not answer
-    assert ("To restrict them, add to" in capsys.readouterr().out) is not answer
+    said = capsys.readouterr().out
+    assert "To restrict them, add to" not in said
+    assert ("no rules were added for opencode's own tools (init --write asks again)" in said) is not answer
     assert init_with("--remove", "--client", "opencode") == 0
     assert file.read_text() == old
 

@@ -73,9 +73,9 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     else:
         findings += doctor_checks.examine_slack(settled, where, doctor_checks.config_file_of(config, where))
     findings += doctor_checks.examine_gateway(settled, where)
-    findings.append(doctor_checks.examine_agents(settled))
-    findings.append(_policy(settled, workspace, cwd))
     project = _project(workspace, cwd)
+    findings.append(doctor_checks.examine_agents(settled, project))
+    findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(project))
     findings += doctor_clients.examine_entries(project, settled)
     findings.append(doctor_checks.examine_hooks(project))

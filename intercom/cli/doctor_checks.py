@@ -52,11 +52,15 @@ class Finding:
     advice: str = ""
 
 
-def examine_agents(config: Config) -> Finding:
-    """Look for `host_cli` as a server with this environment would."""
+def examine_agents(config: Config, project: Path) -> Finding:
+    """Look for `host_cli` as a server with this environment would. Without one, suggest a client that is connected in
+    `project`."""
     subject = "agents to start"
     if config.host_cli is None:
-        advice = 'to let ctl, Slack and the page start them, set host_cli in the configuration (host_cli = "claude")'
+        known = (each.probe.program for each in CLIENTS.values() if each.probe is not None and names_us(each, project))
+        program = next(known, None)
+        advice = "to let ctl, Slack and the page start them, set host_cli in the configuration"
+        advice = "" if program is None else f'{advice} (host_cli = "{program}")'
         return Finding(subject, State.OK, "no host_cli is set: agents are started by hand only", advice)
     try:
         program = find_program(config.host_cli, environment(os.environ))
@@ -424,7 +428,7 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
     if in_slack:
         yield from _status(where)
     if looked.missing and in_slack:
-        yield _tokens_elsewhere(option)
+        yield _tokens_elsewhere()
         return
     if looked.missing:
         names = " and ".join(f"the {kind.title}" for kind in looked.missing)
@@ -454,14 +458,13 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
     yield from _unsigned_decisions(config, where)
 
 
-def _tokens_elsewhere(option: str) -> Finding:
+def _tokens_elsewhere() -> Finding:
     """Return the finding of a shell without the tokens that the running server has."""
     text = (
         "the running server has its own tokens. This shell has none, and needs none while that server runs; so nothing"
         " was asked of Slack from here (agent-intercom-ctl slack shows the server's status)"
     )
-    advice = f"to keep Slack's own tokens, not a stand-in's, for later servers: agent-intercom slack login{option}"
-    return Finding("slack tokens", State.OK, text, advice)
+    return Finding("slack tokens", State.OK, text)
 
 
 def _unsigned_decisions(config: Config, where: Places) -> Iterator[Finding]:

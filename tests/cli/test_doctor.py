@@ -319,9 +319,22 @@ def serving(where: Places) -> Iterator[int]:
         (Config(host_cli="sh", spawn=SpawnSettings(environment=("NO_SUCH_KEY",))), State.WARN, "NO_SUCH_KEY"),
     ],
 )
-def test_what_is_found_of_the_program(config: Config, state: State, says: str) -> None:
-    found = doctor_checks.examine_agents(config)
+def test_what_is_found_of_the_program(tmp_path: Path, config: Config, state: State, says: str) -> None:
+    found = doctor_checks.examine_agents(config, tmp_path)
     assert (found.state, says in found.text) == (state, True), found
+
+
+@pytest.mark.parametrize(
+    ("connected", "suggested"), [((), None), (("opencode",), None), (("opencode", "codex"), "codex")]
+)
+def test_the_program_that_is_suggested_is_that_of_a_connected_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: tuple[str, ...], suggested: str | None
+) -> None:
+    monkeypatch.setattr(doctor_checks, "names_us", lambda client, _project: client.name in connected)
+    found = doctor_checks.examine_agents(Config(), tmp_path)
+    assert found.state is State.OK
+    assert found.advice.endswith(f'(host_cli = "{suggested}")' if suggested else "")
+    assert bool(found.advice) is bool(suggested)
 
 
 # --- the gateway -----------------------------------------------------------------------------------------------------

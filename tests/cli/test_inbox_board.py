@@ -24,7 +24,8 @@ from intercom.cli.inbox.board import (
     needs_terminal,
     request_of,
 )
-from intercom.cli.inbox.pages import no_use, session_lines
+from intercom.cli.inbox.feed import Link
+from intercom.cli.inbox.pages import View, no_use, nothing_lines, session_lines, tabs_line
 from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
@@ -96,13 +97,20 @@ def test_a_sessions_page_shows_its_grants() -> None:
     ]
 
 
+def test_without_a_server_the_inbox_says_so_once_and_what_starts_one() -> None:
+    (said,) = nothing_lines(0, Link.NONE_YET)
+    assert "an agent that uses Intercom starts one" in said.plain
+    assert Link.NONE_YET.value in tabs_line(Board(), View.INBOX, Link.NONE_YET).plain
+    assert Link.NONE_YET.value not in said.plain
+
+
 def test_a_warning_stays_for_some_seconds_of_keys_and_a_report_until_the_next() -> None:
     at = [0.0]
     said = Said(lambda: at[0])
-    said.say("done", "")
+    said.say("done", "green", is_warning=False)
     said.typed()
     assert not said.text.plain
-    said.say("refused", "yellow")
+    said.say("refused", "yellow", is_warning=True)
     # Nobody is there.
     at[0] += 1000.0
     said.typed()

@@ -178,7 +178,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
             elif isinstance(arrived.what, Link):
                 self._link_is(arrived.what)
             else:
-                self.say(f"• {arrived.what}", ctl_draw.LEVEL_STYLE.get(arrived.level, ""))
+                is_warning = arrived.level in ("warning", "error")
+                self.say(f"• {arrived.what}", ctl_draw.LEVEL_STYLE.get(arrived.level, ""), is_warning=is_warning)
         for sentence in self.board.told():
             self.say(sentence, "yellow")
         self._draw()
@@ -342,9 +343,9 @@ class Inbox(TerminalApp, inherit_bindings=False):
             line = keys_line(rows, self.board, self._view, is_open=is_open, width=self._columns)
             self._bars["keys"].set_text(line)
 
-    def say(self, sentence: str, style: str = "") -> None:
-        """Show a sentence in the line above the keys."""
-        self._said.say(sentence, style)
+    def say(self, sentence: str, style: str = "", *, is_warning: bool | None = None) -> None:
+        """Show a sentence in the line above the keys. Without `is_warning`, one with a style is a warning."""
+        self._said.say(sentence, style, is_warning=bool(style) if is_warning is None else is_warning)
         if self._is_ready:
             self._draw_bars()
 

@@ -68,7 +68,7 @@ AMENDING: tuple[Key, ...] = (
     Key("c", "changes"),
 )
 #: The key that permits more requests like an approval's in advance. ctl shows and asks there, too.
-GRANTING: tuple[Key, ...] = (Key("p", "grant", label="permit more"),)
+GRANTING: tuple[Key, ...] = (Key("p", "grant", label="always allow"),)
 _TERMINAL_WORDS = frozenset(row.word for row in (*AMENDING, *GRANTING))
 
 #: The keys that act on a session. Each is a command that takes a session.

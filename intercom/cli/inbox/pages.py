@@ -260,8 +260,11 @@ def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
 
 def nothing_lines(waiting: int, link: Link) -> list[Text]:
     """Return what stands in place of a card if none is selected."""
+    if link is Link.NONE_YET:
+        return [Text("an agent that uses Intercom starts one; what it asks appears here", "dim")]
     if link is not Link.UP:
-        return [Text(link.value, "dim")]
+        # The line of tabs says what is wrong.
+        return [Text("what waits for you appears here", "dim")]
     if not waiting:
         return [Text("nothing waits for you", "dim")]
     return [Text(f"{count(waiting, 'card')} waiting: ↓ selects one, ? shows the keys", "dim")]

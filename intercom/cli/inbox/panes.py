@@ -221,22 +221,23 @@ class TextPane(Pane):
 
 
 class Said:
-    """The sentence above the keys. A report has been read once a key is typed. A warning, which has a style, stays for
-    some seconds of keys, so that it does not cover the screen until another one comes."""
+    """The sentence above the keys. A report has been read once a key is typed. A warning stays for some seconds of
+    keys, so that it does not cover the screen until another one comes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.text = Text()
+        self._is_warning = False
         self._goes_at: float | None = None
 
-    def say(self, sentence: str, style: str) -> None:
+    def say(self, sentence: str, style: str, *, is_warning: bool) -> None:
         """Say another sentence."""
-        self.text, self._goes_at = Text(one_line(sentence), style), None
+        self.text, self._is_warning, self._goes_at = Text(one_line(sentence), style), is_warning, None
 
     def typed(self) -> None:
         """Record that the person typed a key."""
         now = self._clock()
-        if not self.text.style or (self._goes_at is not None and now >= self._goes_at):
+        if not self._is_warning or (self._goes_at is not None and now >= self._goes_at):
             self.text = Text()
         elif self._goes_at is None:
             self._goes_at = now + WARNED

@@ -254,29 +254,38 @@ _UP = (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 class Recovery:
     """What an earlier server run left. `live` are the sessions that have not ended. `cut_short` are those that have,
     with an apply that is neither done nor undone. `wanted` are the ids of those with pending work, `known` the ids of
-    all sessions."""
+    all sessions. `has_unfinished` is whether an apply is neither done nor undone."""
 
     live: tuple[Session, ...]
     cut_short: tuple[Session, ...]
     wanted: frozenset[str]
     counts: Counts
     known: tuple[str, ...]
+    has_unfinished: bool = False
 
     def going(self) -> tuple[Session, ...]:
         """Return the sessions whose actors are to run; first those with pending work."""
         found = (each for each in self.live if each.status in _UP or each.id in self.wanted)
         return (*self.cut_short, *sorted(found, key=lambda each: each.id not in self.wanted))
 
+    @property
+    def level(self) -> str:
+        """The level of the notice: a warning only if a person's decision waits, or a change was cut short."""
+        waiting = self.counts.pending.items()
+        is_waiting = any(each.count for kind, each in waiting if kind is not CardKind.STANDBY)
+        return "warning" if is_waiting or self.has_unfinished else "info"
+
     def sentence(self) -> str:
         """Describe this to people."""
         waiting = self.counts.pending
-        interrupted = self.counts.sessions[SessionStatus.INTERRUPTED]
+        away = self.counts.sessions[SessionStatus.INTERRUPTED]
         standing_by = waiting[CardKind.STANDBY].count
         agents = f", {count(standing_by, 'agent')} standing by" if standing_by else ""
         return (
             f"server restarted: {count(waiting[CardKind.APPROVAL].count, 'pending approval')},"
             f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')}{agents},"
-            f" {count(interrupted, 'interrupted session')}: an agent that comes back resumes with its tool reboot"
+            f" {count(away, 'session')} without an agent at the moment:"
+            " an agent that comes back resumes with its tool reboot"
         )
 
 
@@ -289,7 +298,7 @@ def find_recovery(db: Database) -> Recovery:
     left = {entry.session_id for entry in unfinished if entry.state is not JournalState.STUCK}
     found = (sessions.get(db, id) for id in sorted(left - {each.id for each in live}))
     cut_short = tuple(each for each in found if each is not None)
-    return Recovery(live, cut_short, frozenset(wanted), counts(db), sessions.ids(db))
+    return Recovery(live, cut_short, frozenset(wanted), counts(db), sessions.ids(db), bool(unfinished))
 
 
 def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
@@ -413,8 +422,8 @@ class SessionRegistry(Actor):
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
         if found.wanted and not self._announced:
             told = found.sentence()
-            log.warning("%s", told)
-            self._deps.card_router.tell(Notice(told, "warning", self._deps.now()))
+            log.log(logging.WARNING if found.level == "warning" else logging.INFO, "%s", told)
+            self._deps.card_router.tell(Notice(told, found.level, self._deps.now()))
         self._announced = self._brought_back = True
         self.monitor(self._supervisors)
         self.monitor(self._watchers)

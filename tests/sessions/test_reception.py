@@ -46,8 +46,8 @@ async def status(agent: AgentClient) -> SessionStatus:
 @pytest.mark.parametrize(
     ("standing_by", "told"),
     [
-        (0, "0 pending prompts, 0 interrupted sessions"),
-        (1, "0 pending prompts, 1 agent standing by, 0 interrupted sessions"),
+        (0, "0 pending prompts, 0 sessions without an agent at the moment"),
+        (1, "0 pending prompts, 1 agent standing by, 0 sessions without an agent at the moment"),
     ],
 )
 def test_the_notice_of_a_restart_counts_only_agents_that_stand_by(standing_by: int, told: str) -> None:
@@ -58,6 +58,26 @@ def test_the_notice_of_a_restart_counts_only_agents_that_stand_by(standing_by: i
         .sentence()
         .endswith(f"{told}: an agent that comes back resumes with its tool reboot")
     )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "has_unfinished", "level"),
+    [
+        (None, False, "info"),
+        (CardKind.STANDBY, False, "info"),
+        (CardKind.APPROVAL, False, "warning"),
+        (CardKind.PROMPT, False, "warning"),
+        (None, True, "warning"),
+    ],
+)
+def test_the_notice_of_a_restart_warns_only_of_what_a_person_has_to_look_at(
+    waiting: CardKind | None, has_unfinished: bool, level: str
+) -> None:
+    pending = {kind: Waiting(int(kind is waiting)) for kind in CardKind}
+    away = dict.fromkeys(SessionStatus, 0) | {SessionStatus.INTERRUPTED: 3}
+    found = Recovery((), (), frozenset(), Counts(pending, pending, away, {}), (), has_unfinished)
+    assert found.level == level
+    assert "3 sessions without an agent at the moment" in found.sentence()
 
 
 async def test_first_calls_that_race_open_one_session(server: VirtualServer, root: Path) -> None:

@@ -386,7 +386,7 @@ STATUSES: Final = {
     SessionStatus.CREATED: ("⚪", "starting"),
     SessionStatus.ACTIVE: ("🟢", "active"),
     SessionStatus.PAUSED: ("⏸️", "paused"),
-    SessionStatus.INTERRUPTED: ("🔌", "interrupted (the agent's connection has ended)"),
+    SessionStatus.INTERRUPTED: ("🔌", "agent away: its connection has ended"),
     SessionStatus.TERMINATED: ("⚫", "ended"),
 }
 _PROGRESS: Final = {ProgressStatus.DONE: "✅", ProgressStatus.IN_PROGRESS: "🔄", ProgressStatus.PENDING: "▫️"}

@@ -111,7 +111,13 @@ def test_a_thread_begins_with_who_works_where() -> None:
     ended = session(status=SessionStatus.TERMINATED, terminated_at=given.NOW)
     assert "⚫ Claude Code in shop" in shown(cards.thread_root(ended, PLAIN).content())
     away = cards.thread_root(session(status=SessionStatus.INTERRUPTED), PLAIN).content()
-    assert "interrupted (the agent's connection has ended)" in shown(away)
+    assert "agent away: its connection has ended" in shown(away)
+
+
+def test_an_agent_is_named_as_people_know_its_client() -> None:
+    codex = session(client_name="codex-mcp-client")
+    assert "🟢 Codex in shop" in shown(cards.thread_root(codex, PLAIN).content())
+    assert "`Codex`" in shown(answers.session_list([codex], PLAIN, now=given.NOW).content())
 
 
 def test_a_thread_s_first_message_does_not_change_with_every_call() -> None:

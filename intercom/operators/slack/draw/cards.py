@@ -99,9 +99,7 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     if decided.text:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
-    known = _known(decided)
-    by_id = f" · {known['id'][:40]}" if known else ""
-    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}{by_id}")))
+    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}")))
     return blocks
 
 

@@ -113,6 +113,8 @@ def is_denied(failed: BaseException) -> bool:
 STOP_SECONDS = 15.0
 #: Seconds without a connection, a person on the page or anything pending after which a background server stops.
 IDLE_SECONDS = 300.0
+#: Seconds that a stopping server waits for the answer whether anything is pending.
+PENDING_SECONDS = 1.0
 #: Seconds between two releases of free memory. Frequent releases are short, and threads that need memory meanwhile must
 #: wait.
 MEMORY_SECONDS = 15.0
@@ -315,9 +317,17 @@ async def until_signal(app: App) -> None:
         async for received in signals:
             # Agents that this server started go on if a successor waits to take over.
             app.hands_over = launch.is_claimed(app.places)
-            log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
+            kept = "; what waits stays pending" if await _is_anything_pending(app) else ""
+            log.info("%s: stopping%s", signal.Signals(received).name, kept)
             app.system.request_stop()
             return
+
+
+async def _is_anything_pending(app: App) -> bool:
+    # If it cannot be read in time, assume that something is.
+    with trio.move_on_after(PENDING_SECONDS), suppress(IntercomError, *UNANSWERED):
+        return bool(await app.service.pending())
+    return True
 
 
 async def give_memory_back() -> None:

@@ -102,10 +102,35 @@ async def test_two_that_replace_at_once_leave_one_server(home: Home) -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])
+def app_that_stops(home: Home, waiting: list[object] | None) -> Any:
+    """A server of which only the stop is real. `waiting` is what waits for people; None if it cannot be read."""
+
+    async def pending() -> list[object]:
+        if waiting is None:
+            await trio.sleep_forever()
+        return waiting or []
+
+    system = SimpleNamespace(request_stop=lambda: None)
+    return SimpleNamespace(places=home.places, hands_over=None, system=system, service=SimpleNamespace(pending=pending))
+
+
+@pytest.mark.parametrize(("waiting", "is_told"), [([], False), (["a card"], True), (None, True)])
+async def test_a_stop_says_that_what_waits_stays_pending_only_if_something_may_wait(
+    home: Home, caplog: pytest.LogCaptureFixture, waiting: list[object] | None, is_told: bool
+) -> None:
+    with caplog.at_level("INFO"), trio.open_signal_receiver(signal.SIGINT):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve.until_signal, app_that_stops(home, waiting))
+            await trio.testing.wait_all_tasks_blocked()
+            os.kill(os.getpid(), signal.SIGINT)
+    assert "SIGINT: stopping" in caplog.text
+    assert ("stays pending" in caplog.text) is is_told
+
+
 async def test_agents_that_the_old_server_started_go_on_only_if_another_takes_over(
     home: Home, is_replaced: bool
 ) -> None:
-    app: Any = SimpleNamespace(places=home.places, hands_over=None, system=SimpleNamespace(request_stop=lambda: None))
+    app = app_that_stops(home, [])
     claim = launch.claim(home.places)
     assert claim is not None
     if not is_replaced:

@@ -10,12 +10,15 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
 from intercom.agents.clients import HOOKED, NAMES
 from intercom.cli.command_examples import MAIN_EXAMPLES, examples
 from intercom.cli.parser import SHELLS, Parser, asks_help, complete, completion_script
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = "agent-intercom"
 
@@ -61,6 +64,8 @@ def _run(options: argparse.Namespace) -> int:
                 )
             )
         case "serve":
+            if options.replace:
+                _say_what_is_replaced(options)
             return int(load_server().serve(options))
         case "rooms":
             load_server()
@@ -116,19 +121,39 @@ def load_server() -> Any:
     return serve
 
 
-def _stop(options: argparse.Namespace) -> int:
-    """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
+def _database(options: argparse.Namespace) -> Path:
+    """Return the path of the database that the configuration names. Raises ConfigError and IpcError."""
     from pathlib import Path
 
-    from intercom.local import config_file, lock
+    from intercom.local import config_file
     from intercom.local.places import places
+
+    path = Path(options.config) if options.config else Path(places().config_file)
+    config = config_file.load(path if options.config or path.exists() else None)
+    return config_file.database_path(config, places(options.ipc_name or config.ipc_name))
+
+
+def _say_what_is_replaced(options: argparse.Namespace) -> None:
+    """Say at once which server will be replaced: loading the new one takes seconds. Faults are left to `serve`, which
+    reports them, and a closed stderr stops nothing."""
+    from contextlib import suppress
+
+    from intercom.local import lock
+    from intercom.model.errors import IntercomError
+
+    with suppress(IntercomError, OSError, ValueError):
+        if (found := lock.holder(_database(options))) is not None and found.pid is not None:
+            text = f"loading; then process {found.pid} (version {found.version}) is asked to stop"
+            print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
+    from intercom.local import lock
     from intercom.model.errors import IntercomError
 
     try:
-        path = Path(options.config) if options.config else Path(places().config_file)
-        config = config_file.load(path if options.config or path.exists() else None)
-        where = places(options.ipc_name or config.ipc_name)
-        ended = lock.end_holder(config_file.database_path(config, where), seconds=_STOP_SECONDS)
+        ended = lock.end_holder(_database(options), seconds=_STOP_SECONDS)
     except lock.DatabaseLocked as error:
         print(f"agent-intercom: {error}", file=sys.stderr)
         return 1

@@ -31,6 +31,7 @@ from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
 from intercom.model.card_hunks import hunks_of, new_line_numbers
 from intercom.model.checkpoint import CheckpointLine, LeftOut
+from intercom.model.client_titles import title_of
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
@@ -151,14 +152,14 @@ class _SessionFacts:
 
 
 def draw_sessions(on: Console, data: Json, at: datetime) -> None:
-    """Draw the sessions. The label is the person's name for the agent, or else what its client calls itself."""
+    """Draw the sessions. The label is the person's name for the agent, or else its client's title."""
     sessions = read(list[Session], data, "sessions")
     rows = [
         (
             short(session.id),
             safe_text(session.status, STATE_STYLE.get(session.status, "")),
             safe_text(str(facts.waiting or "-"), "yellow" if facts.waiting else ""),
-            safe_text(one_line((facts.process and facts.process.label) or session.client_name or "-")),
+            safe_text(one_line((facts.process and facts.process.label) or title_of(session.client_name) or "-")),
             safe_text(session.mode),
             safe_text(session.workspace_root),
             safe_text(session.last_tool or "-"),

@@ -79,6 +79,12 @@ def test_a_list_says_what_an_interrupted_session_is() -> None:
     assert hint not in drawn("list", {"sessions": listed["sessions"][1:]}, colour=True)
 
 
+def test_a_list_names_an_agent_as_people_know_its_client() -> None:
+    text = drawn("list", {"sessions": [session_entry(session("s-1", client_name="codex-mcp-client"))]})
+    assert " Codex " in text
+    assert "codex-mcp-client" not in text
+
+
 def log_of(entry: AuditEntry) -> JsonObject:
     return {"entries": [plain(entry)]}
 
@@ -401,7 +407,7 @@ def test_list_is_a_table() -> None:
     assert drawn("list", {"sessions": lines}).splitlines() == [
         "session   status  waiting  label     mode   workspace         last tool  active",
         "3f2a9c1e  active  -        -         local  /home/me/project  ping       3 min",
-        "3f2a9c1e  active  -        codex     local  /home/me/project  ping       3 min",
+        "3f2a9c1e  active  -        Codex     local  /home/me/project  ping       3 min",
         "3f2a9c1e  active  2        my tests  local  /home/me/project  ping       3 min",
     ]
 

@@ -25,7 +25,7 @@ from intercom.cli.inbox.board import (
     request_of,
 )
 from intercom.cli.inbox.feed import Link
-from intercom.cli.inbox.pages import View, no_use, nothing_lines, session_lines, tabs_line
+from intercom.cli.inbox.pages import View, no_use, nothing_lines, session_lines, session_row, tabs_line
 from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
@@ -495,3 +495,9 @@ class Inbox(RuleBasedStateMachine):
 
 
 TestInbox = Inbox.TestCase
+
+
+def test_a_session_names_its_agent_as_people_know_its_client() -> None:
+    codex = session("s-1", client_name="codex-mcp-client")
+    assert session_row(codex, 0, 80, is_selected=False).plain.rstrip().endswith(" · Codex")
+    assert "agent      Codex" in [each.plain for each in session_lines(codex, (), codex.created_at)]

@@ -22,6 +22,7 @@ from intercom.agents.clients import (
 )
 from intercom.agents.clients.client import Other, Question, Stopping, Unreadable, parse
 from intercom.agents.hook_server import operation_of
+from intercom.model.client_titles import title_of
 from intercom.model.config import ClientSettings, Config
 from intercom.model.request import FileTouch, Replacement
 from intercom.sessions.tools.tool_table import BY_NAME, TOOLS
@@ -488,3 +489,12 @@ def test_how_each_is_answered(client: str, event: str, allow: dict[str, Any], de
 def test_how_an_agent_is_kept_going(client: str, event: str, said: dict[str, Any]) -> None:
     assert hooks_of(client).continue_with(event, "words") == said
     assert hooks_of(client).pass_on(event) == {}
+
+
+def test_people_read_a_known_client_s_title_and_an_unknown_client_s_own_name() -> None:
+    for client in CLIENTS.values():
+        assert {title_of(name) for name in client.own_names} == {client.title}
+    assert title_of("codex-mcp-client") == "Codex"
+    assert title_of("GitHub-Copilot-developer") == "GitHub Copilot"
+    assert title_of("my-agent") == "my-agent"
+    assert title_of(None) is None

@@ -2,6 +2,7 @@
 
 To add a client, write its module. Then add
 
+- its names over MCP, with its title for people, to `CLIENT_TITLES` in `model/client_titles.py`
 - its name to `NAMES`, to `HOOKED` if it has permission hooks, and to `WITHOUT_TASKS` if it waits better without tasks
 - the place and the form of its entries to `client_files` and `client_entries` in `gateway/`, if its servers can be
   moved behind the gateway

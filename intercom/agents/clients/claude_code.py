@@ -100,7 +100,6 @@ def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
 
 CLIENT = Client(
     "claude-code",
-    "Claude Code",
     # It only times out silent calls, and progress reports prevent that.
     call_waits={"claude-code": None},
     entry=Entry(

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from intercom.model.client_titles import CLIENT_TITLES
 from intercom.model.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -283,14 +284,13 @@ class Instructions(NamedTuple):
 
 
 class Client(NamedTuple):
-    """One client: its `name` on the command line, and its `title` for people.
+    """One client, with its `name` on the command line. Its title for people is in `intercom.model.client_titles`.
 
     `call_waits` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
     means no limit; docs/reference/clients.md says how they are known. The first one is that of the newest version.
     """
 
     name: str
-    title: str
     call_waits: Mapping[str, float | None]
     entry: Entry
     hooks: Hooks | None = None
@@ -298,6 +298,11 @@ class Client(NamedTuple):
     instructions: Instructions | None = None
     permissions: Permissions | None = None
     own_tools: OwnTools | None = None
+
+    @property
+    def title(self) -> str:
+        """Its title for people."""
+        return CLIENT_TITLES[self.own_names[0]]
 
     @property
     def own_names(self) -> tuple[str, ...]:

@@ -76,7 +76,6 @@ def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
 
 CLIENT = Client(
     "codex",
-    "Codex",
     call_waits={"codex": 270.0},
     entry=Entry(
         Location("config.toml", ".codex", "CODEX_HOME"),

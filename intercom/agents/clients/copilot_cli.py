@@ -103,7 +103,6 @@ def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
 
 CLIENT = Client(
     "copilot-cli",
-    "Copilot CLI",
     # GitHub Copilot elsewhere ends a call sooner than its command line.
     call_waits={"copilot": 270.0, "github-copilot": 50.0},
     entry=Entry(

@@ -138,7 +138,6 @@ def _is_ours(data: JsonObject, tool: str) -> bool:
 
 CLIENT = Client(
     "cursor",
-    "Cursor",
     call_waits={"cursor": 50.0},
     entry=Entry(
         Location("mcp.json", ".cursor"),

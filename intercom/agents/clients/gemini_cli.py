@@ -36,7 +36,6 @@ def _http(url: str, token: bool) -> JsonObject:
 
 CLIENT = Client(
     "gemini-cli",
-    "Gemini CLI",
     call_waits={"gemini-cli": 570.0},
     entry=Entry(
         Location(".gemini/settings.json", ".", "GEMINI_CLI_HOME"),

@@ -54,7 +54,6 @@ def _is_restricted(rule: Json) -> bool:
 
 CLIENT = Client(
     "opencode",
-    "opencode",
     call_waits={"opencode": None},
     entry=Entry(
         Location("opencode/opencode.json", ".config", "XDG_CONFIG_HOME"),

@@ -32,7 +32,6 @@ def _http(url: str, token: bool) -> JsonObject:
 
 CLIENT = Client(
     "qwen-code",
-    "Qwen Code",
     call_waits={"qwen-cli": 570.0, "qwen-code": 570.0},
     entry=Entry(
         Location("settings.json", ".qwen", "QWEN_HOME"),

@@ -24,7 +24,6 @@ def _http(url: str, token: bool) -> JsonObject:
 
 CLIENT = Client(
     "vscode",
-    "VS Code",
     call_waits={"visual studio code": 270.0, "vscode": 270.0},
     entry=Entry(
         Location(".vscode/mcp.json"),

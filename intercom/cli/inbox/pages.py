@@ -35,6 +35,7 @@ from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
 from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind
+from intercom.model.client_titles import title_of
 from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
 from intercom.operators.commands.command_table import COMMANDS
@@ -300,7 +301,7 @@ def session_row(session: Session, waiting: int, width: int, *, grants: int = 0, 
     row.append(f"{waiting or '':>3} ", "bold yellow")
     if grants:
         row.append(f"{count(grants, 'grant')} ", "green")
-    name = one_line(session.client_name or "")
+    name = one_line(title_of(session.client_name) or "")
     place = Text(f"{one_line(os.path.basename(session.workspace_root))}{f' · {name}' if name else ''}")
     place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)
     row.append_text(place)
@@ -316,7 +317,7 @@ def session_lines(
     facts = {
         "session": session.id,
         "status": session.status + (f", paused by {session.paused_by}" if session.paused_by else ""),
-        "agent": session.client_name or "-",
+        "agent": title_of(session.client_name) or "-",
         "workspace": session.workspace_root,
         "mode": session.mode,
         "last tool": session.last_tool or "-",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from intercom.model.card import Card
 from intercom.model.checkpoint import CheckpointLine
+from intercom.model.client_titles import title_of
 from intercom.model.session import Session
 from intercom.model.visible_text import one_line, visible
 from intercom.operators.slack.draw import blocks as draw_blocks
@@ -58,7 +59,7 @@ def _sessions(sessions: Sequence[Session], masker: Mask, now: datetime, scale: f
     shown = sessions[: int(_LISTED * scale)]
     for session in shown:
         icon, status = STATUSES[session.status]
-        name = code(masking(session.client_name or "agent", 60), 60)
+        name = code(masking(title_of(session.client_name) or "agent", 60), 60)
         lines = [
             f"{icon} {code(short(session.id), 80)} {status} · {session.mode.value} · {name}",
             code(masking(session.workspace_root, 120), 120),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from intercom.model.card import AGENTS, Card, CardKind, CardState, Notice
+from intercom.model.client_titles import title_of
 from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel, without_secrets
 from intercom.model.session import ProgressStatus, Session, SessionStatus
@@ -401,7 +402,7 @@ def thread_root(session: Session, masker: Mask) -> Drawn:
 def _root(session: Session, masker: Mask, scale: float) -> Drawn:
     masking = Masking(masker)
     icon, status = STATUSES[session.status]
-    agent = masking(session.client_name or "agent", 100)
+    agent = masking(title_of(session.client_name) or "agent", 100)
     root = masking(session.workspace_root, 300)
     place = root.replace("\\", "/").rstrip("/").rpartition("/")[2] or root
     title = f"{icon} {agent} in {place}"

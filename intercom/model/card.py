@@ -169,7 +169,8 @@ def subject(card: Card) -> str:
 class Notice:
     """One line for every channel: a broadcast, a recovery summary, a warning. `level` is info, success, warning or
     error. `key` is the line's outbox row, if it is already on its way to the chat. A line about what a person did with
-    a grant has the kind of the audit entry as `event`, the grant's id and who did it: no program has to read `text`."""
+    a grant has the kind of the audit entry as `event`, the grant's id and who did it: no program has to read `text`.
+    A line about what a grant or a policy let pass has its `event` too, and the grant's id."""
 
     text: str = field(converter=visible)
     level: str

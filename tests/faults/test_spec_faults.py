@@ -174,6 +174,7 @@ async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches
     if logged:
         told = await server.operator.notice("the policy let pass")
         assert told.text == "the policy let pass: change a.txt (file_pattern:write:**/*); make (command:make)"
+        assert (told.event, told.grant_id, told.by) == ("auto_approved", None, None)
     await agent.settled()
     assert len([notice for notice in server.operator.notices if "let pass" in notice.text]) == logged
     assert [card for card in server.operator.cards if card.kind is CardKind.APPROVAL] == []

@@ -82,6 +82,7 @@ async def test_a_grant_lets_as_many_changes_pass_as_it_has_uses(
     assert (line.used, line.over) == (2, "its uses are spent")
     told = await server.operator.notice("a grant let pass: change src/b.txt")
     assert "use 1 of 2" in told.text
+    assert (told.event, told.grant_id, told.by) == ("grant_used", made.grant.id, None)
 
 
 async def test_without_limits_of_its_own_a_grant_is_for_twenty_minutes_and_ten_uses(

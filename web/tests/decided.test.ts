@@ -2,6 +2,7 @@
 
 import { beforeEach, describe, expect, test } from "vitest";
 import { Board } from "../src/model/board";
+import { EventReducer } from "../src/model/events";
 import { isUnderWay, mayTakeBack, stepsOf, whoDecided } from "../src/model/decided";
 import { cardOf, type Card, type JsonObject } from "../src/model/wire";
 import { cardEntry, proposal } from "./support/cards";
@@ -200,6 +201,43 @@ describe("a decision that was sent", () => {
         decided: ended("approved", "approve", { decided: decided("approve", channel) }).decided,
       }),
     ).toBe(false);
+  });
+});
+
+describe("what passed without a person", () => {
+  let board: Board;
+  let reducer: EventReducer;
+  beforeEach(() => {
+    board = new Board();
+    reducer = new EventReducer(board);
+  });
+  const send = (name: string, data: JsonObject) => reducer.apply({ id: null, name, data: JSON.stringify(data) });
+  const notice = (text: string, event: string | null): JsonObject => ({ text, event, level: "info", at: "" });
+  const lately = (): string[] =>
+    board.sent.lately(12).map(({ card, passed }) => card?.title ?? `${passed?.text} ${passed?.way}`);
+
+  test("is listed between the cards, as its notice tells it", () => {
+    send("card", cardEntry({ title: "One", status: "rejected" }));
+    send("notice", notice("a grant let pass: make", "grant_used"));
+    send("card", cardEntry({ title: "Two", status: "rejected" }));
+    send("notice", notice("the policy let pass: change a.txt", "auto_approved"));
+    send("notice", notice("a checkpoint was taken", null));
+    send("notice", notice("any", "constructor"));
+    expect(lately()).toEqual([
+      "the policy let pass: change a.txt by a policy",
+      "Two",
+      "a grant let pass: make by a grant",
+      "One",
+    ]);
+    board.forget("somebody else has signed in");
+    expect(lately()).toEqual([]);
+  });
+
+  test("pushes no card out of the list, and is not kept without end", () => {
+    for (let at = 0; at < 12; at += 1) send("card", cardEntry({ title: `card ${at}`, status: "rejected" }));
+    for (let at = 0; at < 30; at += 1) send("notice", notice(`pass ${at}`, "grant_used"));
+    expect(lately().slice(0, 12)).toEqual(Array.from({ length: 12 }, (_, at) => `pass ${29 - at} by a grant`));
+    expect(lately().slice(12)).toEqual(Array.from({ length: 12 }, (_, at) => `card ${11 - at}`));
   });
 });
 

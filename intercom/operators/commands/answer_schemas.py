@@ -98,7 +98,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "": "A line for people.",
         "level": "`info`, `success`, `warning` or `error`.",
         "session_id": "The session that it is about; null if it is about none.",
-        "event": "`grant_made` or `grant_revoked` if it tells what a person did with a grant; null otherwise.",
+        "event": "`grant_made` or `grant_revoked` if it tells what a person did with a grant, `grant_used` if a grant"
+        " let something pass, `auto_approved` if a policy did; null otherwise.",
         "grant_id": "The grant that it is about; null if it is about none.",
         "by": "Who made or revoked the grant; null otherwise.",
     },

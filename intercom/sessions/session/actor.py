@@ -372,9 +372,20 @@ class SessionActor(Actor):
             self.deps.card_router.tell(card)
         return card
 
-    def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
-        """Tell people one line. `key` names its outbox row, if it is queued for the chat already."""
-        self.deps.card_router.tell(Notice(text, level, self.now(), self.id, thread, key))
+    def notify(
+        self,
+        text: str,
+        level: str = "info",
+        thread: str | None = None,
+        key: str | None = None,
+        *,
+        event: str | None = None,
+        grant_id: str | None = None,
+    ) -> None:
+        """Tell people one line. `key` names its outbox row, if it is queued for the chat already. `event` and
+        `grant_id` are for programs that show it."""
+        now = self.now()
+        self.deps.card_router.tell(Notice(text, level, now, self.id, thread, key, event=event, grant_id=grant_id))
 
     @staticmethod
     def is_settled(request: Asked) -> bool:
@@ -398,7 +409,7 @@ class SessionActor(Actor):
         passed, self._auto_approved = self._auto_approved, []
         if passed:
             more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
-            self.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}")
+            self.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}", event="auto_approved")
 
     # --- the agent ---------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from intercom.sessions import request_kinds
 from intercom.sessions.grants import is_about, why_ended, why_over
 from intercom.sessions.policy_trial import Question, limits_of, question_of
 from intercom.sessions.session.actor import SessionActor
-from intercom.store.grants import GrantHistory, GrantUse, grants, history, record_use
+from intercom.store.grants import USED, GrantHistory, GrantUse, grants, history, record_use
 from intercom.store.writer_messages import Database
 from intercom.workspace.policy import Limits
 from intercom.workspace.policy_watcher import answer_of
@@ -117,7 +117,8 @@ async def passed(session: SessionActor, rule: str, title: str) -> None:
     session.deps.signatures.note_grant_uses(id, past.names)
     left = f"use {len(past.names)} of {grant.uses}, until {grant.until:%H:%M} UTC"
     how_to_end = f"agent-intercom-ctl revoke {id[:8]} ends it"
-    session.notify(f"a grant let pass: {request_kinds.headline(title)} ({left}; {how_to_end})")
+    text = f"a grant let pass: {request_kinds.headline(title)} ({left}; {how_to_end})"
+    session.notify(text, event=USED, grant_id=id)
 
 
 def was_used(db: Database, session: SessionActor, rule: str | None, use: str) -> bool:

@@ -11,7 +11,7 @@ import { diffOf, fitComments, placesInWhole, type Comment, type DiffModel } from
 import { CHANGES, KEYS, keysOf, label, LETS_PASS, type Key } from "./keys";
 import { Sent } from "./sent";
 import { count, table } from "./visible";
-import type { Card } from "./wire";
+import type { Card, Notice } from "./wire";
 import { leftOf } from "./writing";
 
 /** In which a decision can be undone before it is sent. */
@@ -184,6 +184,11 @@ export class Board {
     if (card.kind in KEYS) this.sent.end(card);
     this.revision += 1;
     return false;
+  }
+
+  /** Keep what a notice says that a grant or a policy let pass: it never was a card here. */
+  note(notice: Notice): void {
+    if (this.sent.note(notice)) this.revision += 1;
   }
 
   /** The cards that ended while this page was there, each as it is now, the newest first. */

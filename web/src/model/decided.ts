@@ -8,6 +8,8 @@ import type { Card } from "./wire";
 export const TAKEN_BACK = new Set(["approval", "prompt", "standby"]);
 /** The status of a card whose decision no agent has yet, unless the server says otherwise. */
 const NOT_DELIVERED = new Set(["approved", "rejected", "answered"]);
+/** What let something pass without a person, by the event that tells of it. */
+export const LET_PASS = table<string>({ grant_used: "by a grant", auto_approved: "by a policy" });
 /** The channels on which people decide. Other decisions are those of policies, grants and timers. */
 const PEOPLES = new Set(["ctl", "web", "slack", "embed", "elicitation"]);
 /** What a channel is called where its name alone would not say it. */

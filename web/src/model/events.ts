@@ -75,8 +75,11 @@ export class EventReducer {
         }
         return { type: this.board.take(card) ? "came" : "changed", card };
       }
-      case "notice":
-        return { type: "notice", notice: noticeOf(JSON.parse(event.data)) };
+      case "notice": {
+        const notice = noticeOf(JSON.parse(event.data));
+        this.board.note(notice);
+        return { type: "notice", notice };
+      }
       case "ready":
         if (this.#collected) this.board.replace([...this.#collected.values()]);
         this.#collected = null;

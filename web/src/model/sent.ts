@@ -1,11 +1,26 @@
 /** The decisions that were sent, and the cards that have ended: what can still be taken back, and how each has come. Pure. */
 
 import type { Act } from "./act";
-import { mayTakeBack, TAKEN_BACK } from "./decided";
-import type { Card } from "./wire";
+import { LET_PASS, mayTakeBack, TAKEN_BACK } from "./decided";
+import type { Card, Notice } from "./wire";
 
 /** How many cards that have ended are kept. */
 const MOST_ENDED = 200;
+/** How many notices of what passed without a person are kept. */
+const MOST_PASSED = 12;
+
+/** What ended lately: a card, or what passed without a person. */
+export type Lately = { card: Card; passed: null } | { card: null; passed: Passed };
+
+/** What a grant or a policy let pass. */
+export interface Passed {
+  /** Counts those that ended, so that both kinds are in one order. */
+  place: number;
+  text: string;
+  at: string;
+  /** What let it pass, in words. */
+  way: string;
+}
 
 interface SentAct {
   act: Act;
@@ -23,6 +38,11 @@ export class Sent {
   #acts = new Map<string, SentAct>();
   /** The cards that ended, each as it is now, the newest last. */
   #ended = new Map<string, Card>();
+  /** When each of them ended, counted. */
+  #places = new Map<string, number>();
+  /** What passed without a person, the newest last: apart from the cards, so that it pushes none of them out. */
+  #passed: Passed[] = [];
+  #place = 0;
   /** The ids of the decisions that the server did not let anybody take back; of cards whose decision has no known id. */
   #kept = new Set<string>();
 
@@ -68,6 +88,8 @@ export class Sent {
     this.#waits.clear();
     this.#acts.clear();
     this.#ended.clear();
+    this.#places.clear();
+    this.#passed = [];
     this.#kept.clear();
   }
 
@@ -75,6 +97,7 @@ export class Sent {
    *  decision with its text, if this page had sent it. */
   opened(id: string): { isReopened: boolean; act: Act | null; text: string | null } {
     const known = this.#ended.delete(id);
+    this.#places.delete(id);
     this.#kept.delete(id);
     // It was carried out, and the card waits again: that it had ended may have been missed.
     const isReopened = known || this.isUnheard(id);
@@ -90,9 +113,21 @@ export class Sent {
   end(card: Card): void {
     // One that is known keeps its place.
     this.#ended.set(card.id, card);
+    if (!this.#places.has(card.id)) this.#places.set(card.id, this.#place++);
     const [oldest] = this.#ended.keys();
-    if (this.#ended.size > MOST_ENDED && oldest !== undefined) this.#ended.delete(oldest);
+    if (this.#ended.size > MOST_ENDED && oldest !== undefined) {
+      this.#ended.delete(oldest);
+      this.#places.delete(oldest);
+    }
     this.#compare(card);
+  }
+
+  /** Keep what a notice says that a grant or a policy let pass. Returns whether it says so. */
+  note({ event, text, at }: Notice): boolean {
+    const way = LET_PASS[event ?? ""];
+    if (way === undefined) return false;
+    this.#passed = [...this.#passed, { place: this.#place++, text, at, way }].slice(-MOST_PASSED);
+    return true;
   }
 
   /** Forget the act about a card that has ended, if it cannot be taken back any more: an agent has it, or it was taken
@@ -108,6 +143,14 @@ export class Sent {
   /** The cards that ended, the newest first. */
   get ended(): readonly Card[] {
     return [...this.#ended.values()].reverse();
+  }
+
+  /** The newest cards that ended, so many at most, and what passed without a person; the newest first. */
+  lately(most: number): readonly Lately[] {
+    const place = ({ card, passed }: Lately) => passed?.place ?? this.#places.get(card?.id ?? "") ?? 0;
+    const cards: Lately[] = this.ended.slice(0, most).map((card) => ({ card, passed: null }));
+    const others: Lately[] = this.#passed.map((passed) => ({ card: null, passed }));
+    return [...cards, ...others].sort((one, other) => place(other) - place(one));
   }
 
   /** The decisions of this page that were sent last, together, and that no agent is known to have. */

@@ -114,6 +114,8 @@ export interface Notice {
   text: string;
   level: string;
   at: string;
+  /** What happened, in one word that programs know; null for a line that is for people alone. */
+  event: string | null;
   /** What a person did with a grant, if it tells of that. */
   grant: GrantAct | null;
 }
@@ -299,6 +301,7 @@ export function noticeOf(value: unknown): Notice {
     text: shown(data, "text") ?? "",
     level: maybe(data, "level") ?? "info",
     at: maybe(data, "at") ?? "",
+    event: maybe(data, "event"),
     grant: grantActOf(data),
   };
 }

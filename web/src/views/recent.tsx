@@ -1,46 +1,68 @@
-/** What was decided lately, on any channel: how far it has come, who decided it where, and the way back. */
+/** What was decided lately, on any channel: how far it has come, who decided it where, and the way back. Between them
+ *  what a grant or a policy let pass. */
 
 import { CheckIcon, CircleIcon, Undo2Icon, XIcon } from "lucide-react";
 import { Button } from "@/components/ui/button";
+import { useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { stepsOf, whoDecided } from "@/model/decided";
+import type { Passed } from "@/model/sent";
+import { shortMoment } from "@/model/time";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
 
-/** How many are shown. */
+/** How many cards are shown. */
 const SHOWN = 12;
+const ROW = "flex flex-wrap items-center gap-x-3 gap-y-1 py-2 text-[0.8125rem]";
 const BAD = new Set(["rejected", "expired", "interrupted", "closed"]);
 
 export function Recent() {
   const { board } = useInbox();
-  const ended = board.ended.slice(0, SHOWN);
-  if (ended.length === 0) return null;
+  const lately = board.sent.lately(SHOWN);
+  if (lately.length === 0) return null;
   return (
     <section aria-label="Decided lately" className="w-full max-w-3xl p-4 md:px-6">
       <h2 className="pb-1 text-xs font-medium text-muted-foreground">Decided lately</h2>
       <ul className="divide-y">
-        {ended.map((card) => (
-          <li
-            key={card.id}
-            className="flex flex-wrap items-center gap-x-3 gap-y-1 py-2 text-[0.8125rem]"
-            data-ended={card.id}
-          >
-            <span className="flex min-w-0 flex-1 basis-60 flex-col gap-1">
-              <span className="line-clamp-1 [overflow-wrap:anywhere]">{oneLine(card.title)}</span>
-              <Steps card={card} />
-              {card.decided && (
-                <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">
-                  {whoDecided(card)}
-                  {card.note && ` · ${oneLine(card.note)}`}
-                </span>
-              )}
-            </span>
-            {board.sent.isOffered(card) && <TakeBack card={card} />}
-          </li>
-        ))}
+        {lately.map(({ card, passed }) =>
+          passed ? (
+            <PassedRow key={passed.place} passed={passed} />
+          ) : (
+            <li key={card.id} className={ROW} data-ended={card.id}>
+              <span className="flex min-w-0 flex-1 basis-60 flex-col gap-1">
+                <span className="line-clamp-1 [overflow-wrap:anywhere]">{oneLine(card.title)}</span>
+                <Steps card={card} />
+                {card.decided && (
+                  <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">
+                    {whoDecided(card)}
+                    {card.note && ` · ${oneLine(card.note)}`}
+                  </span>
+                )}
+              </span>
+              {board.sent.isOffered(card) && <TakeBack card={card} />}
+            </li>
+          ),
+        )}
       </ul>
     </section>
+  );
+}
+
+/** What passed without a person. */
+function PassedRow({ passed }: { passed: Passed }) {
+  const now = useNow(60_000);
+  return (
+    <li className={ROW} data-passed={passed.way}>
+      <span className="flex min-w-0 flex-1 basis-60 flex-col gap-1">
+        <span className="[overflow-wrap:anywhere]">{oneLine(passed.text)}</span>
+        <span className="flex items-center gap-1 text-xs text-muted-foreground">
+          <CheckIcon className="size-3.5 shrink-0" aria-hidden />
+          approved {passed.way}
+          {passed.at && `, ${shortMoment(passed.at, now)}`}
+        </span>
+      </span>
+    </li>
   );
 }
 

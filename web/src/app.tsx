@@ -370,16 +370,18 @@ const LEVELS: Readonly<Record<string, string>> = {
 function Messages() {
   const inbox = useInbox();
   if (inbox.messages.length === 0) return null;
-  // Where there is room: above what can be decided, and above what can be undone, if anything can.
+  // Where there is room: above what can be decided, and above what can be undone, if anything can. While a dialog is open,
+  // at the top of the screen and above the dialog, which would dim them otherwise.
   return (
     <div className="md:relative md:h-0">
       <div
-        className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:absolute md:top-auto md:right-4 md:bottom-28 xl:bottom-18 md:left-auto md:w-96"
+        className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:absolute md:top-auto md:right-4 md:bottom-28 xl:bottom-18 md:left-auto md:w-96 [body:has([data-slot=dialog-content])_&]:fixed [body:has([data-slot=dialog-content])_&]:top-2 [body:has([data-slot=dialog-content])_&]:bottom-auto [body:has([data-slot=dialog-content])_&]:z-[55]"
         data-testid="messages"
       >
         {inbox.messages.map((message) => (
           <div
             key={message.id}
+            data-message
             role={message.level === "error" ? "alert" : undefined}
             className={cn(
               "pointer-events-auto flex w-full items-start gap-2 rounded-lg border py-2 pr-1 pl-3 text-[0.8125rem] shadow-lg",

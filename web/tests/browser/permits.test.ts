@@ -258,6 +258,9 @@ test("what others do with grants is said, and one's own act once", async ({ serv
   await messages.getByText("kim revoked the grant 819939cd").waitFor();
   expect(await messages.getByText("revoked: proposed changes").count()).toBe(1);
   expect(await messages.getByText("alex revoked the grant").count()).toBe(0);
+  // A click that goes through all that covers it: above the dialog, which stays open.
+  await messages.getByRole("button", { name: "Dismiss" }).first().click({ timeout: 5_000 });
+  await messages.getByText("revoked: proposed changes").waitFor({ state: "detached" });
   await dialog(page).getByText("None is in force.").waitFor();
 });
 

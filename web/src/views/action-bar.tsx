@@ -158,7 +158,7 @@ function PartNote({ card }: { card: Card }) {
   const [text, setText] = useDraft(noteOf(card.id));
   return (
     <form
-      className="border-t bg-background px-3 pt-2 md:px-6"
+      className="border-t bg-background px-3 py-2 md:px-6"
       onSubmit={(event) => {
         event.preventDefault();
         void inbox.decide("approve", event.timeStamp);

@@ -38,7 +38,7 @@ export function FormDialog(props: {
         </DialogHeader>
         <form
           id={id}
-          className="flex min-h-0 flex-col gap-4 overflow-y-auto p-1 text-[0.8125rem]"
+          className="-mx-1 flex min-h-0 flex-col gap-4 overflow-y-auto p-1 text-[0.8125rem]"
           onSubmit={(event) => {
             event.preventDefault();
             send();

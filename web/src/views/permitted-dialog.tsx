@@ -24,7 +24,7 @@ export default function PermittedDialog({ onClose }: { onClose: () => void }) {
         <div
           role="region"
           aria-label="What passes without you"
-          className="flex min-h-0 flex-col gap-5 overflow-y-auto p-1 text-[0.8125rem]"
+          className="-mx-1 flex min-h-0 flex-col gap-5 overflow-y-auto p-1 text-[0.8125rem]"
         >
           <Permitted />
         </div>

@@ -178,6 +178,9 @@ describe("one request", () => {
     expect(await note.count()).toBe(0);
     await page.getByLabel("Approve hunk 2 of 3").click();
     await note.fill("keep the second one");
+    const edges = [note, page.getByRole("toolbar", { name: "Decide" })].map((each) => each.boundingBox());
+    const [field, bar] = await Promise.all(edges);
+    expect((bar?.y ?? 0) - (field?.y ?? 0) - (field?.height ?? 0)).toBeGreaterThanOrEqual(6);
     expect(await violations(page)).toEqual([]);
     await settled(page);
     await note.press("Enter");

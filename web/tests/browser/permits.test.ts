@@ -131,6 +131,12 @@ test("nothing is granted while it is not shown what of it would pass", async ({ 
   const page = await visit();
   await select(page, "Allow me");
   await page.getByRole("button", { name: /^Always allow this/ }).click();
+  const parts = [
+    dialog(page).getByRole("heading"),
+    dialog(page).getByRole("textbox", { name: "For how many minutes" }),
+  ];
+  const [title, field] = await Promise.all(parts.map((each) => each.boundingBox()));
+  expect(field?.x).toBe(title?.x);
   const save = dialog(page).getByRole("button", { name: /^Allow/ });
   await expect.poll(() => save.isEnabled()).toBe(true);
   await dialog(page).getByRole("textbox", { name: "For how many uses" }).fill("0");

@@ -20,6 +20,7 @@ import { ActionBar } from "./action-bar";
 import { CommentForm, DiffView, type DiffControls, type Layout, type Spot } from "./diff-view";
 import { AGENTS, AgentText, Empty, Facts, Remark, RiskMark } from "./marks";
 import { Recent } from "./recent";
+import { useClient } from "./sessions";
 
 /** What keys of the page do inside the selected card. */
 export interface DetailControls {
@@ -267,6 +268,7 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
   const paths = new Set(card.files.map((each) => each.path));
   const left = card.expiresAt === null ? null : (Date.parse(card.expiresAt) - now) / 1000;
   const title = oneLine(card.title);
+  const client = useClient(card.sessionId);
   return (
     <>
       <header className="flex flex-col gap-2">
@@ -320,6 +322,12 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
         <dd>
           <code className="font-mono text-xs">{short(card.sessionId) || "none"}</code>
         </dd>
+        {client && (
+          <>
+            <dt>Client</dt>
+            <dd>{oneLine(client)}</dd>
+          </>
+        )}
         <dt>Workspace</dt>
         <dd>{oneLine(card.workspaceRoot)}</dd>
         {card.files.map((file) => (

@@ -32,6 +32,19 @@ export function useSessions(isWanted = true) {
   });
 }
 
+/** What the client of a session calls itself; null while that is not known. It stays the same, so it is asked once. */
+export function useClient(id: string): string | null {
+  const { me } = useInbox();
+  const found = useQuery({
+    queryKey: ["client", id],
+    queryFn: async ({ signal }) =>
+      sessionsOf(await inbox.api.command("list", {}, signal)).find((each) => each.id === id)?.clientName ?? null,
+    staleTime: Infinity,
+    enabled: me !== null && id !== "",
+  });
+  return found.data ?? null;
+}
+
 /** Begin what a key or a button does to a session. */
 export function actOn(session: Session, row: Key, at: number): void {
   inbox.begin([{ word: row.word, card: null, session, wants: "" }], at);

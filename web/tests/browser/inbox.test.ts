@@ -217,6 +217,15 @@ describe("one request", () => {
     expect(await hint.count()).toBe(0);
   });
 
+  test("says which client asks", async ({ server, visit }) => {
+    server.sessions = [sessionEntry({ session_id: "s1", client_name: "claude-code" })];
+    server.put(proposal("From a client", 1, { session_id: "s1" }));
+    const page = await visit();
+    await select(page, "From a client");
+    const detail = page.getByTestId("detail");
+    await detail.getByText("claude-code", { exact: true }).waitFor();
+  });
+
   test("gets the comment that is still being written with the request for changes", async ({ server, visit }) => {
     server.put(proposal("Comment on me"));
     const page = await visit();

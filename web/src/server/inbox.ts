@@ -599,7 +599,16 @@ export class Inbox {
   writes(id: string, add: () => void): () => void {
     const form = { id, add };
     this.#forms.add(form);
-    return () => void this.#forms.delete(form);
+    this.changed();
+    return () => {
+      this.#forms.delete(form);
+      this.changed();
+    };
+  }
+
+  /** Whether a comment on a card is being written. */
+  isWriting(id: string): boolean {
+    return [...this.#forms].some((form) => form.id === id);
   }
   #forms = new Set<{ id: string; add: () => void }>();
 

@@ -38,13 +38,16 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
   const left = card && total === 1 ? board.leftOut(card).size : 0;
   const hunks = card ? board.diff(card).hunks.length : 0;
   const comments = card && total === 1 ? board.fitting(card).length : 0;
+  // A comment says that something is to change: then that is what is done next.
+  const hasComments = comments > 0 || (card !== null && total === 1 && inbox.isWriting(card.id));
+  const isFirst = (word: string) => (hasComments ? word === CHANGES.word : FIRST.has(word));
   const name = (row: Key): string => {
     if (total > 1) return `${upper(row.label)} ${board.actsFor(row.word).length}`;
     if (row.word === "approve" && left > 0) return `Approve ${hunks - left} of ${hunks} hunks`;
     if (row.word === CHANGES.word && comments > 0) return `Request changes (${comments})`;
     return upper(row.label);
   };
-  const isInMenu = (row: Key) => !isWide && SECOND.has(row.word) && !(row.word === CHANGES.word && comments > 0);
+  const isInMenu = (row: Key) => !isWide && SECOND.has(row.word) && !(row.word === CHANGES.word && hasComments);
   const menu = rows.filter(isInMenu);
   return (
     <>
@@ -55,7 +58,7 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
             key={row.word}
             data-word={row.word}
             size="touch"
-            variant={FIRST.has(row.word) ? "default" : SECOND.has(row.word) ? "ghost" : "outline"}
+            variant={isFirst(row.word) ? "default" : SECOND.has(row.word) ? "ghost" : "outline"}
             className={
               AGAINST.has(row.word)
                 ? "text-removed-mark hover:text-removed-mark"

@@ -477,7 +477,8 @@ export function CommentForm(props: { spot: Spot; card: Card; draft: string; onDo
     inbox.changed();
     onDone();
   });
-  useEffect(() => inbox.writes(card.id, () => adding.current()), [inbox, card.id]);
+  const isWritten = text.trim() !== "";
+  useEffect(() => (isWritten ? inbox.writes(card.id, () => adding.current()) : undefined), [inbox, card.id, isWritten]);
   return (
     <form
       className="flex flex-col gap-2 border-y border-primary/40 bg-background px-4 py-3 font-sans text-sm"

@@ -230,8 +230,13 @@ describe("one request", () => {
     server.put(proposal("Comment on me"));
     const page = await visit();
     await select(page, "Comment on me");
+    const isPrimary = (name: RegExp) =>
+      page.getByRole("button", { name }).evaluate((button) => button.classList.contains("bg-primary"));
     await page.getByLabel("Comment on line 3", { exact: true }).click();
+    expect([await isPrimary(/^Approve/), await isPrimary(/^Request changes/)]).toEqual([true, false]);
     await page.getByRole("textbox", { name: /Comment on/ }).fill("why here?");
+    await expect.poll(() => isPrimary(/^Request changes/)).toBe(true);
+    expect(await isPrimary(/^Approve/)).toBe(false);
     await settled(page);
     await page.getByRole("button", { name: /^Request changes/ }).click();
     await page.getByRole("textbox", { name: /^Request changes/ }).waitFor();

@@ -177,7 +177,7 @@ class GrantEntry:
     @property
     def state(self) -> str:
         """Whether it lets anything pass now, in words."""
-        return self.over or ("its agent is away" if self.is_away else "in force")
+        return self.over or ("in force, its agent is away" if self.is_away else "in force")
 
     @staticmethod
     def of(line: GrantLine) -> GrantEntry:

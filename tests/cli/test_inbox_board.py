@@ -93,7 +93,8 @@ def test_a_sessions_page_shows_its_grants() -> None:
     at = shown.index("permitted in advance (agent-intercom-ctl revoke ID ends it)")
     until = f"{granted.until:%H:%M:%S}"
     assert shown[at + 1 :] == [
-        f'  g-1 proposed changes of "docs/*", up to risk low (its agent is away; 2 of 5 used, until {until} UTC)'
+        '  g-1 proposed changes of "docs/*", up to risk low'
+        f" (in force, its agent is away; 2 of 5 used, until {until} UTC)"
     ]
 
 

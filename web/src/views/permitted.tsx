@@ -95,11 +95,13 @@ function GrantRow({ grant }: { grant: Grant }) {
   const busy = useRef(false);
   const left = (Date.parse(grant.until) - now) / 1000;
   const ends = Number.isNaN(left)
-    ? "in force"
+    ? ""
     : left > 0
       ? `ends in ${duration(left)}, at ${shortMoment(grant.until, now)}`
       : "ends now";
-  const state = grant.over ?? (grant.isAway ? `${ends} · its agent is away` : ends);
+  const state =
+    grant.over ??
+    [ends, grant.isAway ? "in force, its agent is away" : ends ? "" : "in force"].filter(Boolean).join(" · ");
   const revoke = async () => {
     if (busy.current) return;
     busy.current = true;

@@ -282,7 +282,7 @@ test("when a grant ends is said, though its agent is away; and of a workspace wi
   const page = await visit();
   await press(page, "g", "p");
   await dialog(page)
-    .getByText(/ends in 9 min.*, at \d\d:\d\d · its agent is away/)
+    .getByText(/ends in 9 min.*, at \d\d:\d\d · in force, its agent is away/)
     .waitFor();
   await dialog(page).getByText("No policy file: lets nothing pass", { exact: true }).waitFor();
   expect(await dialog(page).getByText("grants nothing").count()).toBe(0);

@@ -118,7 +118,7 @@ export function ConfirmDialog() {
           )}
           {unsaid > 0 && (
             <p className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
-              {count(unsaid, "comment")} of yours {unsaid === 1 ? "is" : "are"} not sent with it: “request changes”
+              {count(unsaid, "comment")} of yours {unsaid === 1 ? "is" : "are"} not sent with it: “Request changes”
               sends them.
             </p>
           )}

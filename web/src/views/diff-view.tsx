@@ -513,7 +513,7 @@ export function CommentForm(props: { spot: Spot; card: Card; draft: string; onDo
         <Button variant="ghost" size="sm" onClick={onDone}>
           Cancel
         </Button>
-        <span className="self-center text-xs text-muted-foreground">Sent with “request changes”.</span>
+        <span className="self-center text-xs text-muted-foreground">“Request changes” sends it.</span>
       </div>
     </form>
   );

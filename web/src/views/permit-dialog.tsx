@@ -111,7 +111,7 @@ export default function PermitDialog({ card, onClose }: { card: Card; onClose: (
       className="sm:max-w-xl"
       title={
         <>
-          Always allow this…<span className="font-normal text-muted-foreground"> “{oneLine(card.title)}”</span>
+          Always allow this<span className="font-normal text-muted-foreground"> “{oneLine(card.title)}”</span>
         </>
       }
       about="Requests like this one then pass without you. Critical risks and protected files still ask."

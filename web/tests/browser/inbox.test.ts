@@ -235,6 +235,7 @@ describe("one request", () => {
     await page.getByLabel("Comment on line 3", { exact: true }).click();
     expect([await isPrimary(/^Approve/), await isPrimary(/^Request changes/)]).toEqual([true, false]);
     await page.getByRole("textbox", { name: /Comment on/ }).fill("why here?");
+    await page.getByText("“Request changes” sends it.").waitFor();
     await expect.poll(() => isPrimary(/^Request changes/)).toBe(true);
     expect(await isPrimary(/^Approve/)).toBe(false);
     await settled(page);

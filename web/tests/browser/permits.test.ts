@@ -131,6 +131,7 @@ test("nothing is granted while it is not shown what of it would pass", async ({ 
   const page = await visit();
   await select(page, "Allow me");
   await page.getByRole("button", { name: /^Always allow this/ }).click();
+  await page.getByRole("dialog", { name: "Always allow this “Allow me”", exact: true }).waitFor();
   const parts = [
     dialog(page).getByRole("heading"),
     dialog(page).getByRole("textbox", { name: "For how many minutes" }),

@@ -239,3 +239,14 @@ test("a viewer sees how far decisions have come, and takes none back", async ({ 
   await page.getByRole("list", { name: "Status" }).waitFor();
   expect(await page.getByRole("button", { name: /^Take back/ }).count()).toBe(0);
 });
+
+test("what a grant or a policy let pass is listed with the decisions", async ({ server, visit }) => {
+  const page = await visit();
+  server.notice("a grant let pass: make", "info", { event: "grant_used", grant_id: "719939cd" });
+  server.notice("the policy let pass: change a.txt", "info", { event: "auto_approved" });
+  const rows = page.getByRole("region", { name: "Decided lately" }).getByRole("listitem");
+  await expect.poll(() => rows.allInnerTexts()).toHaveLength(2);
+  const [byPolicy, byGrant] = await rows.allInnerTexts();
+  expect(byGrant).toMatch(/a grant let pass: make\s+approved by a grant, \d\d:\d\d/);
+  expect(byPolicy).toMatch(/change a.txt\s+approved by a policy, \d\d:\d\d/);
+});

@@ -100,7 +100,10 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     if decided.text:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
-    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}")))
+    # Two members may choose the same name, so the id stays, and says what it is.
+    known = _known(decided)
+    by_id = f" · Slack member {known['id'][:40]}" if known else ""
+    blocks.append(context(mrkdwn(f"🕑 {moment(decided.at)}{by_id}")))
     return blocks
 
 

@@ -191,10 +191,11 @@ def test_of_a_policy_no_session_is_named_that_there_is_not_and_no_hash_in_full()
     assert sha not in text
 
 
-def test_who_decided_in_slack_is_named_once_and_without_their_id() -> None:
-    text = shown(content(given.card(state=CardState.APPROVED, decided=given.by_ann())))
-    assert text.count("Ann") == 1
-    assert "U0123" not in text
+def test_who_decided_in_slack_is_named_and_their_id_says_small_beside_the_time_what_it_is() -> None:
+    blocks = content(given.card(state=CardState.APPROVED, decided=given.by_ann()))["blocks"]
+    small = [block["elements"][0]["text"] for block in blocks if block["type"] == "context"]
+    assert [text for text in small if text.endswith(" · Slack member U0123")]
+    assert "U0123" not in str([block for block in blocks if block["type"] != "context"])
 
 
 def test_many_files_are_counted_and_not_listed() -> None:

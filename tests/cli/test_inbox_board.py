@@ -93,9 +93,18 @@ def test_a_sessions_page_shows_its_grants() -> None:
     at = shown.index("permitted in advance (agent-intercom-ctl revoke ID ends it)")
     until = f"{granted.until:%H:%M:%S}"
     assert shown[at + 1 :] == [
+        "agent-intercom-ctl grants lists them all",
         '  g-1 proposed changes of "docs/*", up to risk low'
-        f" (in force, its agent is away; 2 of 5 used, until {until} UTC)"
+        f" (in force, its agent is away; 2 of 5 used, until {until} UTC)",
     ]
+
+
+def test_a_sessions_row_shows_its_agent_and_its_grants_in_the_list_of_110_columns() -> None:
+    mine = session("s-1", client_name="codex-mcp-client", workspace_root="/home/me/a-project-with-a-long-name")
+    row = session_row(mine, 1, 44, grants=1, is_selected=False).plain
+    assert " Codex · a" in row
+    assert row.endswith(" 1 grant")
+    assert len(row) == 44
 
 
 def test_without_a_server_the_inbox_says_so_once_and_what_starts_one() -> None:
@@ -500,5 +509,5 @@ TestInbox = Inbox.TestCase
 
 def test_a_session_names_its_agent_as_people_know_its_client() -> None:
     codex = session("s-1", client_name="codex-mcp-client")
-    assert session_row(codex, 0, 80, is_selected=False).plain.rstrip().endswith(" · Codex")
+    assert session_row(codex, 0, 80, is_selected=False).plain.split()[2] == "Codex"
     assert "agent      Codex" in [each.plain for each in session_lines(codex, (), codex.created_at)]

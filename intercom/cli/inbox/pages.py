@@ -299,12 +299,12 @@ def session_row(session: Session, waiting: int, width: int, *, grants: int = 0, 
     row = Text(f" {short(session.id):<9}")
     row.append(f"{session.status:<12}", "green" if session.status == "active" else "yellow")
     row.append(f"{waiting or '':>3} ", "bold yellow")
-    if grants:
-        row.append(f"{count(grants, 'grant')} ", "green")
-    name = one_line(title_of(session.client_name) or "")
-    place = Text(f"{one_line(os.path.basename(session.workspace_root))}{f' · {name}' if name else ''}")
-    place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)
-    row.append_text(place)
+    granted = f" {count(grants, 'grant')}" if grants else ""
+    # The agent first: what does not fit is cut at the end.
+    parts = (title_of(session.client_name) or "", os.path.basename(session.workspace_root))
+    place = Text(" · ".join(one_line(part) for part in parts if part))
+    place.truncate(max(1, width - row.cell_len - len(granted)), overflow="ellipsis", pad=True)
+    row.append_text(place).append(granted, "green")
     if is_selected:
         row.stylize("reverse")
     return row
@@ -336,6 +336,7 @@ def session_lines(
     granted = [each for each in grants if each.session_id == session.id]
     if granted:
         lines += [Text(), Text(f"permitted in advance ({ctl_draw.PROGRAM} revoke ID ends it)", "bold")]
+        lines += [Text(f"{ctl_draw.PROGRAM} grants lists them all", "dim")]
     for each in granted:
         ends = f"{each.used} of {each.uses} used, until {each.until:%H:%M:%S} UTC"
         lines.append(Text(f"  {short(each.grant_id)} {one_line(each.covers)} ({each.state}; {ends})"))

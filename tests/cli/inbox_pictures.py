@@ -341,7 +341,7 @@ def record() -> list[Frame]:
         asks.press("Enter")
         frame("It asks before it changes a file. Its call waits.", 3, "1 waiting", "check_clearance")
         inbox.press("Down")
-        frame("You look at the change: it has two hunks.", 4, "f file  ↑↓", "check_clearance", "↓")
+        frame("You look at the change: it has two hunks.", 4, "f file  … ? help", "check_clearance", "↓")
         inbox.press("h")
         inbox.until("by number")
         _typed(inbox, "1")

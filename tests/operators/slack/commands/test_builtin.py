@@ -129,7 +129,7 @@ async def test_sessions_lists_them(tmp_path: Path) -> None:
     async with command_server(tmp_path, live, over) as server:
         told = await server.told("sessions")
         assert "s-live" in told
-        assert "codex" in told
+        assert "`Codex`" in told
         assert "s-over" not in told
 
 

@@ -694,7 +694,7 @@ def test_what_agents_write_is_text_everywhere(where: Places, monkeypatch: pytest
             screens.append(person.screen)
         for tab in "23":
             await person.press(tab)
-            await person.until("<U+202E>")
+            await person.until("[bold red]b")
             await person.press("down")
             screens.append(person.screen)
         # A click on what only looks like a link does nothing.

@@ -24,7 +24,7 @@ DUMP = {"json": json.dumps, "toml": tomlkit.dumps}
 def client(format: str) -> Client:
     """A client whose servers are in the table `s`."""
     entry = Entry(Location(f"file.{format}"), "s", lambda _start: dict(ENTRY), lambda _url, _token: {}, "")
-    return Client("c", "C", {}, entry)
+    return Client("c", {}, entry)
 
 
 def merge(format: str, text: str, entry: dict[str, Any] = ENTRY, **more: Any) -> str:

@@ -486,12 +486,14 @@ for message in tool_calls():
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(call)
-        failed_ones = [each for each in outcomes if isinstance(each, CallFailed)]
-        # The first ones may open the breaker while others still wait to be written.
+        failures = [each.failure for each in outcomes if isinstance(each, CallFailed)]
+        # The first ones may open the breaker, and so end the connection, while others still wait to be written.
         unsent = [each for each in outcomes if isinstance(each, GatewayRefused)]
         assert len(outcomes) == 10
-        assert len(failed_ones) >= BreakerSettings().open_after
-        assert {each.failure for each in failed_ones} == {Failure.TIMEOUT}
+        assert failures.count(Failure.TIMEOUT) >= BreakerSettings().open_after
+        # The one that was written need not be the one that was admitted first.
+        assert failures.count(Failure.TRANSPORT) <= 1
+        assert set(failures) <= {Failure.TIMEOUT, Failure.TRANSPORT}
         assert all(each.status is InvocationStatus.CIRCUIT_OPEN and "nothing was sent" in str(each) for each in unsent)
 
 

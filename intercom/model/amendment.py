@@ -51,7 +51,7 @@ class Change:
         default=(),
         metadata=doc(
             "The parts that were not approved: their lines, before and after, and the first line that each would have"
-            " removed and added (@@ -10,7 +10,8 @@ (-old line, +new line))."
+            ' removed and added, as a JSON string (@@ -10,7 +10,8 @@ (-"old line", +"new line")).'
         ),
     )
     whole: bool | None = field(default=None, metadata=doc("true: nothing of this file was approved."))

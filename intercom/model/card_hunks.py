@@ -7,6 +7,7 @@ long to be shown whole. A rename and a mode go with any hunk of their file. Pure
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -242,14 +243,15 @@ def left_out(hunks: Sequence[HunkOfCard], numbers: Iterable[int], lines: Sequenc
 
 
 def _named(hunk: HunkOfCard, lines: Sequence[str]) -> str:
-    """Return a hunk's header, with the first lines that it removes and adds: `@@ -1,3 +1,3 @@ (-old, +new)`. A blank
-    line says nothing, so the first that is not is quoted."""
+    """Return a hunk's header, with the first lines that it removes and adds: `@@ -1,3 +1,3 @@ (-"old", +"new")`. A
+    blank line says nothing, so the first that is not is quoted."""
     own = lines[hunk.line + 1 : hunk.end]
     found = (next((line[1:] for line in own if line.startswith(mark) and line[1:].strip()), None) for mark in "-+")
-    # The agent wrote these lines: on one line, they cannot pass for another line of the text that names them.
-    quoted = [f"{mark}{_clipped(one_line(line))}" for mark, line in zip("-+", found, strict=True) if line is not None]
+    # The agent wrote these lines: they must not pass for another line of the text that names them, or another hunk.
+    quoted = [f"{mark}{_quoted(line)}" for mark, line in zip("-+", found, strict=True) if line is not None]
     return f"{hunk.range} ({', '.join(quoted)})" if quoted else str(hunk.range)
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
+def _quoted(line: str) -> str:
+    text = one_line(line)
+    return json.dumps(text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…", ensure_ascii=False)

@@ -41,7 +41,7 @@ async def test_a_person_approves_two_of_three_hunks(home: Home) -> None:
             assert (code, seen["status"]) == (0, "approved")
             answer = await asked()
             assert (answer["status"], answer["note"]) == ("approved", "15 is quoted")
-            assert answer["changes"] == [{"path": "a.txt", "left_out": ["@@ -12,7 +12,7 @@ (-line 15, +LINE 15)"]}]
+            assert answer["changes"] == [{"path": "a.txt", "left_out": ['@@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")']}]
             assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
             assert (root / "a.txt").read_text() == ONE_AND_THREE
             code, shown = await said(home, "show", id)
@@ -123,7 +123,7 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
             shown = await screen.until("[y/N] ")
             assert "+LINE 28" in shown
             assert "+LINE 15" not in shown.partition("the agent is told:")[0]
-            assert "notes.txt: not approved: @@ -12,7 +12,7 @@ (-line 15, +LINE 15)" in shown
+            assert 'notes.txt: not approved: @@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")' in shown
             assert "note: 15 is quoted" in shown
             assert f"approve this part of {at.id[:8]}" in shown
             screen.type("y\n")
@@ -131,7 +131,7 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
             screen.type(f"{PIN}\n")
             assert f"approved a part of {at.id}" in await screen.rest()
         told = await anext(at.agent)
-        left_out = ["@@ -12,7 +12,7 @@ (-line 15, +LINE 15)"]
+        left_out = ['@@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")']
         assert told["answer"]["changes"] == [{"path": "notes.txt", "left_out": left_out}]
         assert told["answer"]["note"] == "15 is quoted"
         assert at.file.read_text() == ONE_AND_THREE
@@ -185,7 +185,7 @@ async def test_what_was_not_drawn_is_shown_before_the_pin(tmp_path: Path) -> Non
             shown = await screen.until("PIN of key")
             assert "+LINE 2" in shown
             assert "+LINE 15" not in shown.partition("the agent is told:")[0]
-            assert "notes.txt: not approved: @@ -12,7 +12,7 @@ (-line 15, +LINE 15)" in shown
+            assert 'notes.txt: not approved: @@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")' in shown
             screen.type("\x03")
             await screen.rest()
         # Comments on a card do not count as a look at it.

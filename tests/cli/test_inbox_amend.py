@@ -52,7 +52,7 @@ async def test_some_hunks_are_approved_after_they_were_shown(tmp_path: Path) -> 
         screen.type("\n")
         assert "\x1b[?1049h" in await screen.until(": done")
         told = await anext(at.agent)
-        left_out = ["@@ -12,7 +12,7 @@ (-line 15, +LINE 15)"]
+        left_out = ['@@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")']
         assert told["answer"]["changes"] == [{"path": "notes.txt", "left_out": left_out}]
         assert at.file.read_text() == ONE_AND_THREE
 

@@ -93,9 +93,9 @@ async def test_the_hunks_that_a_person_chose_are_written_and_the_agent_is_told_o
     assert (decided.state, decided.note) == (CardState.APPROVED, "approved with changes")
     answer = (await waiting()).answer
     assert (answer.status, answer.note) == ("approved", "15 is quoted elsewhere")
-    assert answer.changes == (Change("a.txt", ("@@ -12,7 +12,7 @@ (-line 15, +LINE 15)",)),)
+    assert answer.changes == (Change("a.txt", ('@@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")',)),)
     assert "read the files again" in answer.message
-    out = "- a.txt: not approved: @@ -12,7 +12,7 @@ (-line 15, +LINE 15)"
+    out = '- a.txt: not approved: @@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")'
     assert f"approved with changes:\n{out}\n\nnote: 15 is quoted elsewhere" in answer.message
     await agent.ask(CheckDiff(id))
     assert (root / "a.txt").read_text() == ONE_AND_THREE

@@ -97,7 +97,7 @@ def test_some_hunks_of_a_file_are_applied_and_the_others_are_not(tmp_path: Path,
     assert amended is not None
     assert after(amended) == {"a.txt": CHANGED.replace("line 14\n", "line 14\nline 15\n").encode()}
     [change] = amended.changes
-    assert change == Change("a.txt", ("@@ -12,7 +12,6 @@ (-line 15)",))
+    assert change == Change("a.txt", ('@@ -12,7 +12,6 @@ (-"line 15")',))
     checked_again(tmp_path, request, amended)
 
 
@@ -325,15 +325,16 @@ def test_what_has_no_parts_cannot_be_amended(tmp_path: Path, more: dict[str, str
 def test_what_is_quoted_of_a_hunk_is_one_short_line_without_secrets(tmp_path: Path) -> None:
     put(tmp_path, {"a.txt": TEN.encode()})
     secret = "ghp_" + "x9Kq2LmZ7vTbN4wR8sYd" + "P1cJ6fHgA3uE0oXi"
-    forged = f"\tx\x1b[2J\r- b.txt: not approved at all\u2028note: all of it {'y' * 80}"
+    forged = f'\tx"), @@ -9,1 +9,1 @@ (-\x1b[2J\r- b.txt: not\u2028note: all of it {"y" * 80}'
     changed = TEN.replace("line 2\n", f"\n{forged}\n").replace("line 15\n", f"token = {secret}\n")
     request = requested(tmp_path, changed.replace("line 28\n", "line 28\n\n"), "a.txt", whole=True)
     amended = selected(tmp_path, request, [3])
     assert amended is not None
     [change] = amended.changes
     first, second = change.left_out
-    assert first == r"@@ -1,5 +1,6 @@ (-line 2, +x\x1b[2J\x0d- b.txt: not approved at all<U+2028>note: all o…)"
-    assert second.startswith("@@ -12,7 +13,7 @@ (-line 15, +token = ")
+    quoted = r'"x\"), @@ -9,1 +9,1 @@ (-\\x1b[2J\\x0d- b.txt: not<U+2028>note:…"'
+    assert first == f'@@ -1,5 +1,6 @@ (-"line 2", +{quoted})'
+    assert second.startswith('@@ -12,7 +13,7 @@ (-"line 15", +"token = ')
     assert secret[:12] not in second
     assert told_of_changes(amended.changes, "why") == (
         f"approved with changes:\n- a.txt: not approved: {first}\n- a.txt: not approved: {second}\n\nnote: why"

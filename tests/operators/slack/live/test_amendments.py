@@ -76,13 +76,13 @@ async def test_the_hunks_that_are_ticked_are_shown_approved_and_written(tmp_path
         seen = text_of(at.view())
         assert "+LINE 28" in seen
         assert "+LINE 15" not in seen.partition("The agent is told:")[0]
-        assert "a.txt: not approved: @@ -12,7 +12,7 @@ (-line 15, +LINE 15)" in seen
+        assert 'a.txt: not approved: @@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")' in seen
         assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
         await at.submit(note="15 is quoted")
         assert at.server.slack.views(ALICE) == []
         answer = (await at.asking()).answer
         assert (answer.status, answer.note) == ("approved", "15 is quoted")
-        assert answer.changes == (Change("a.txt", ("@@ -12,7 +12,7 @@ (-line 15, +LINE 15)",)),)
+        assert answer.changes == (Change("a.txt", ('@@ -12,7 +12,7 @@ (-"line 15", +"LINE 15")',)),)
         await at.server.agent().check_diff(at.id)
         assert at.file.read_text() == ONE_AND_THREE
         shown = text_of(await at.server.shows(at.message["ts"], "*Applied*"))

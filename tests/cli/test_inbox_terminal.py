@@ -6,11 +6,13 @@ import contextlib
 import re
 import shlex
 import signal
+import sys
 import termios
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from intercom.cli.inbox import first_frame
@@ -246,6 +248,42 @@ async def test_a_person_may_open_the_inbox_before_there_is_a_server(tmp_path: Pa
         await screen.until("no server runs yet; waiting for one")
         async with ctl_server(tmp_path, StandInService(card("one", **LOW))):
             await screen.until("a server runs now")
+
+
+async def test_it_may_be_continued_though_it_has_not_stopped(tmp_path: Path) -> None:
+    """A terminal that hangs up does that, and so does `kill -CONT`."""
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], server.environ) as screen:
+            await screen.until("approval one")
+            threads = psutil.Process(screen.process.pid).num_threads
+            before = threads()
+            for _ in range(5):
+                screen.process.send_signal(signal.SIGCONT)
+                await screen.until("approval one")
+            assert threads() <= before
+            await select(screen)
+            screen.type("q")
+            assert await screen.ended() == 0
+
+
+@pytest.mark.parametrize("fault", ["pass", "raise ValueError('a fault')"])
+async def test_it_ends_whatever_still_reads_the_terminal(tmp_path: Path, fault: str) -> None:
+    code = f"""
+from intercom.cli.inbox.terminal import TerminalApp
+class Odd(TerminalApp, inherit_bindings=False):
+    def on_mount(self):
+        self._driver.disable_input = lambda: None
+        self.begin()
+    def key_q(self):
+        {fault}
+        self.exit(7)
+raise SystemExit(Odd().run_to_end())
+"""
+    async with on_terminal([sys.executable, "-c", code], environ(tmp_path)) as screen:
+        await screen.raw("\x1b[?1049h")
+        screen.type("q")
+        assert await screen.ended() == (7 if fault == "pass" else 1)
 
 
 @pytest.mark.parametrize(

@@ -693,8 +693,8 @@ def run(where: Places, feed: Feed) -> int:
     app = Inbox(where, feed, Board(0.0 if is_asked else UNDO))
     # On a busy machine it would be read late, when it seems to be typed for the first card.
     discard_typed()
-    code = app.run()
+    code = app.run_to_end()
     feed.stop()
     if feed.fault is not None:
         raise feed.fault
-    return code or 0
+    return code

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal
@@ -33,15 +34,43 @@ def discard_typed() -> None:
         termios.tcflush(0, termios.TCIFLUSH)
 
 
+class _Driver(LinuxDriver):
+    """Textual's, with one thread that reads the terminal. Textual itself starts one more whenever the process is
+    continued, even if it had not stopped, as when a terminal hangs up. One that is left over would read the end of the
+    terminal without a pause, and Python waits for it before it exits."""
+
+    def start_application_mode(self) -> None:
+        if self._key_thread is not None and self._key_thread.is_alive():
+            self.suspend_application_mode()
+            # The screen has been left, so the app has to draw it again.
+            self._must_signal_resume = True
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def end(self) -> None:
+        """Let all such threads end."""
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
+        self.exit_event.set()
+
+
 class TerminalApp(App[int], inherit_bindings=False):
-    """An app without keys of its own. A subclass shows a sentence with `say`, and draws again in `has_terminal`."""
+    """An app without keys of its own. A subclass shows a sentence with `say`, and draws again in `has_terminal`.
+    `run_to_end` runs it."""
 
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False
     ALLOW_SELECT = False
 
     def __init__(self) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(_Driver, ansi_color=True)
+
+    def run_to_end(self) -> int:
+        """Run until the person leaves. Returns the exit code, also if the app has failed; it has said so then."""
+        try:
+            code = self.run()
+        finally:
+            if isinstance(self._driver, _Driver):
+                self._driver.end()
+        return code or self.return_code or 0
 
     def begin(self) -> None:
         """Prepare for signals. Call this once the app is mounted."""

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from intercom.operators.commands.command_table import COMMANDS, FIELDS, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from typing import TextIO
 
     from intercom.local.places import Places
     from intercom.model.json_types import Json, JsonObject
@@ -151,9 +153,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader closed the pipe. Without this, Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader closed the pipe. Without this, Python would complain again when it closes the stream.
+        stream, code = (sys.stderr, REFUSED) if _is_read(sys.stdout) else (sys.stdout, code)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return code
+
+
+def _is_read(stream: TextIO) -> bool:
+    """Whether what is written to this stream may still have a reader."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return not any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _or_watch(words: Sequence[str]) -> list[str]:
@@ -368,7 +378,11 @@ def _run(options: argparse.Namespace) -> int:
         return _complain(options, error.message, error.error_code, USAGE)
     is_local = options.command in ("audit", "key")
     try:
-        return _local(where, options) if is_local else _carry_out_when_started(where, options)
+        if is_local:
+            return _local(where, options)
+        if options.command != WATCH:
+            _await_start(where)
+        return _carry_out(where, options)
     except NoServer as none:
         if options.command == "rooms":
             starts = "start one with 'agent-intercom rooms', or set enabled under [rooms] in a server's configuration"
@@ -402,20 +416,23 @@ def _local(where: Places, options: argparse.Namespace) -> int:
     return key(where, options)
 
 
-def _carry_out_when_started(where: Places, options: argparse.Namespace) -> int:
-    """Carry out a command; if no server answers because one is being started, once more as soon as it is."""
-    from intercom.operators.ctl.client import NoServer
+def _await_start(where: Places) -> None:
+    """Wait for a server that is being started. Only before the command: it may have several requests, and must not be
+    repeated once a server has carried out the first."""
+    from intercom.local.wire import connect
+    from intercom.model.errors import IntercomError
 
     try:
-        return _carry_out(where, options)
-    except NoServer as none:
+        connect(where.ctl_socket).close()
+    except (FileNotFoundError, ConnectionRefusedError):
         from intercom.agents.shim import launch
 
-        if none.may_be_done or not launch.is_claimed(where):
-            raise
-        print(f"{PROGRAM}: a server is starting: waiting for it, at most {START_SECONDS:.0f} s", file=sys.stderr)
-        launch.wait_until_started(where, START_SECONDS)
-        return _carry_out(where, options)
+        if launch.is_claimed(where):
+            _tell(f"a server is starting: waiting for it, at most {START_SECONDS:.0f} s")
+            launch.wait_until_started(where, START_SECONDS)
+    except (IntercomError, OSError):
+        # The command says so.
+        return
 
 
 def _carry_out(where: Places, options: argparse.Namespace) -> int:
@@ -578,8 +595,14 @@ def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: 
         return exit_code
     from intercom.cli.ctl_text import clean
 
-    print(f"{PROGRAM}: {clean(sentence)}", file=sys.stderr)
+    _tell(clean(sentence))
     return exit_code
+
+
+def _tell(text: str) -> None:
+    """Say something to the person, if standard error has a reader: the exit code says it, too."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
 def _type_of(argument: Argument) -> Callable[[str], str | int]:

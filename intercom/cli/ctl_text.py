@@ -5,6 +5,7 @@ It uses the standard library alone. What draws (`ctl_draw`) imports rich, which 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -60,17 +61,27 @@ def short(name: str) -> str:
 
 def agreed(question: str) -> bool:
     """Ask the person on standard input. Returns whether they say yes; the end of the input is a no, and so is Escape on
-    a terminal. Another answer than yes and no is asked about once more, and is a no then."""
-    ask = _line_or_escape if sys.stdin.isatty() and sys.stdout.isatty() else input
+    a terminal. Another answer than yes and no is a no; on a terminal it is asked about once more before."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    ask = _line_or_escape if is_terminal else input
     try:
-        for asked in (f"{question} [y/N] ", "type y or n [y/N] "):
-            answer = ask(asked).strip().casefold()
-            if answer in ("y", "yes", "n", "no", ""):
-                break
+        answer = ask(f"{question} [y/N] ").strip().casefold()
+        if is_terminal and answer not in ("y", "yes", "n", "no", ""):
+            # What was typed behind that answer was not meant for this question.
+            discard_typed()
+            answer = ask("type y or n [y/N] ").strip().casefold()
         return answer in ("y", "yes")
     except EOFError:
         print()
         return False
+
+
+def discard_typed() -> None:
+    """Discard what was typed and not read yet: it was meant for something that was shown before."""
+    import termios
+
+    with contextlib.suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
 
 
 def _line_or_escape(question: str) -> str:
@@ -91,7 +102,7 @@ def _line_or_escape(question: str) -> str:
         raise EOFError
     if typed.endswith(b"\x1b"):
         # What a key such as an arrow sends behind its Escape.
-        termios.tcflush(terminal, termios.TCIFLUSH)
+        discard_typed()
         # Over the ^[ that the terminal has echoed.
         print("\b\b  \b\b" if before[3] & termios.ECHO and before[3] & termios.ECHOCTL else "")
         return ""

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_sign import NO_KEY, send
-from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.ctl_text import clean, discard_typed, one_line
 from intercom.cli.inbox.board import ALWAYS, KEYS, Act, Board, line_count, named, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card, CardState
@@ -88,7 +88,7 @@ class Keys:
         self._prompted.show("[q]uit")
         line = again(self._where, _pause)
         self._board.restart()
-        _discard_typed()
+        discard_typed()
         self._say(then)
         return line
 
@@ -117,7 +117,7 @@ class Keys:
             elif is_new:
                 self._console.print(one_line(f"+ {card.kind} {named(card)}"), soft_wrap=True)
         if is_other_question:
-            _discard_typed()
+            discard_typed()
         self._prompt()
         return False
 
@@ -151,7 +151,7 @@ class Keys:
             self._view(act)
         else:
             self._answer(act)
-        _discard_typed()
+        discard_typed()
         self._prompt()
         return True
 
@@ -246,14 +246,9 @@ def _key() -> str:
     return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace").lower()
 
 
-def _discard_typed() -> None:
-    """Discard typed input: it was meant for an earlier question."""
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-
-
 def _agreed(question: str) -> bool:
     """Ask the question, and return whether the person answers y."""
-    _discard_typed()
+    discard_typed()
     print(question, end="", flush=True)
     is_yes = _key() == "y"
     print("y" if is_yes else "")

@@ -461,8 +461,8 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
 def _tokens_elsewhere() -> Finding:
     """Return the finding of a shell without the tokens that the running server has."""
     text = (
-        "the running server has its own tokens. This shell has none, and needs none while that server runs; so nothing"
-        " was asked of Slack from here (agent-intercom-ctl slack shows the server's status)"
+        "the running server has its own tokens. They were not all found from this shell, which needs none while that"
+        " server runs; so nothing was asked of Slack from here (agent-intercom-ctl slack shows the server's status)"
     )
     return Finding("slack tokens", State.OK, text)
 

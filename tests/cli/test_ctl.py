@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,6 +25,7 @@ from intercom.cli.ctl_sign import Sender
 from intercom.local import places
 from intercom.model.card import CardKind
 from intercom.operators.commands.command_table import COMMANDS
+from intercom.operators.ctl import client
 from intercom.operators.ctl.client import NoServer
 from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import StandInService, card, session
@@ -384,25 +385,56 @@ async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
         assert b"no messages or tasks" in (await run(server.environ, "tasks")).stdout
 
 
-def test_a_command_waits_for_a_server_that_is_being_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = places.places(environ={"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)})
-    answers: list[NoServer | int] = [NoServer("nothing listens"), 0]
-
-    def carry_out(*_given: object) -> int:
-        answer = answers.pop(0)
-        if isinstance(answer, NoServer):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(ctl, "_carry_out", carry_out)
-    claim = launch.claim(where)
+@pytest.fixture
+def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The right to start the server of this environment: while it is held, one is being started."""
+    monkeypatch.setattr(os, "environ", {**environ(tmp_path)})
+    claim = launch.claim(places.places())
     assert claim is not None
-    # The server is ready while the command waits.
-    monkeypatch.setattr(launch.time, "sleep", lambda _seconds: os.close(claim))  # type: ignore[attr-defined]
-    assert ctl._carry_out_when_started(where, argparse.Namespace()) == 0
-    assert "a server is starting: waiting for it" in capsys.readouterr().err
-    answers = [NoServer("nothing listens")]
-    with pytest.raises(NoServer):
-        ctl._carry_out_when_started(where, argparse.Namespace())
+    yield claim
+    with contextlib.suppress(OSError):
+        os.close(claim)
+
+
+def test_a_command_waits_for_a_server_that_is_being_started(
+    claimed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The right is given up while the command waits.
+    monkeypatch.setattr(launch.time, "sleep", lambda _seconds: os.close(claimed))  # type: ignore[attr-defined]
+    monkeypatch.setattr(client, "FIRST_PATIENCE", 0.0)
+    assert ctl.main(["pending"]) == ctl.NO_SERVER
+    said = capsys.readouterr().err
+    assert said.count("a server is starting: waiting for it") == 1
+    assert "no server answers" in said
+
+
+@pytest.mark.parametrize("words", [["approve", "one", "two"], ["list"]])
+def test_a_command_is_not_repeated_if_the_server_goes_away_during_it(
+    claimed: int, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried_out = []
+
+    def carry_out(*given: object) -> int:
+        carried_out.append(given)
+        raise NoServer("it went away")
+
+    monkeypatch.setattr(ctl, "START_SECONDS", 0.0)
+    monkeypatch.setattr(ctl, "_carry_out", carry_out)
+    assert ctl.main(words) == ctl.NO_SERVER
+    assert len(carried_out) == 1
+    assert "no server answers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+async def test_a_command_that_nobody_hears_about_does_not_claim_to_be_done(claimed: int, more: list[str]) -> None:
+    code = "import sys; from intercom.cli import ctl; ctl.START_SECONDS = 0.0; sys.exit(ctl.main(sys.argv[1:]))"
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = await trio.run_process(
+            [sys.executable, "-c", code, *more, "approve", "7c41"], stderr=writes, capture_stdout=True, check=False
+        )
+    finally:
+        os.close(writes)
+    assert done.returncode == ctl.NO_SERVER
+    assert (b"no server answers" in done.stdout) is bool(more)

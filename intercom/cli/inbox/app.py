@@ -20,7 +20,7 @@ from textual.containers import Horizontal
 
 from intercom.cli import ctl_draw, key_agent
 from intercom.cli.ctl_sign import NO_KEY, has_key
-from intercom.cli.ctl_text import count, one_line
+from intercom.cli.ctl_text import count, discard_typed, one_line
 from intercom.cli.inbox.board import (
     INBOX_KEYS,
     SESSION_KEYS,
@@ -55,7 +55,7 @@ from intercom.cli.inbox.pages import (
     whole_file,
 )
 from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, Said, TextPane
-from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp, discard_typed
+from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import LogEntry
 from intercom.model.card import Card

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import termios
 from collections.abc import Callable
 from typing import TypeVar
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
+from intercom.cli.ctl_text import discard_typed
 from intercom.model.errors import IntercomError
 from intercom.operators.ctl.client import NoServer, Refusal
 
@@ -26,12 +26,6 @@ _ENDING = {signal.SIGTERM: 143, signal.SIGINT: INTERRUPTED, signal.SIGHUP: 129}
 _SIGNALLED = 0.1
 
 _Result = TypeVar("_Result")
-
-
-def discard_typed() -> None:
-    """Discard what was typed and not read yet. It was typed for something else than what is drawn next."""
-    with contextlib.suppress(termios.error):
-        termios.tcflush(0, termios.TCIFLUSH)
 
 
 class _Driver(LinuxDriver):

@@ -24,7 +24,6 @@ from intercom.operators.commands.command_table import COMMANDS, FIELDS, SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from typing import TextIO
 
     from intercom.local.places import Places
     from intercom.model.json_types import Json, JsonObject
@@ -137,6 +136,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0 if done, 1 if the server refused, 2 for wrong usage, 3 for no server, 130 on ^C."""
     words = asks_help(hoist(sys.argv[1:] if argv is None else argv))
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    if sys.stderr is None or (sys.stderr is sys.__stderr__ and not _is_read(2)):
+        # What is said there must not end the command.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     # Characters that the terminal's encoding lacks are written as escapes instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -154,15 +156,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader closed the pipe. Without this, Python would complain again when it closes the stream.
-        stream, code = (sys.stderr, REFUSED) if _is_read(sys.stdout) else (sys.stdout, code)
+        stream, code = (sys.stderr, REFUSED) if _is_read(sys.stdout.fileno()) else (sys.stdout, code)
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return code
 
 
-def _is_read(stream: TextIO) -> bool:
-    """Whether what is written to this stream may still have a reader."""
+def _is_read(descriptor: int) -> bool:
+    """Whether what is written there may still have a reader."""
     poll = select.poll()
-    poll.register(stream.fileno(), 0)
+    poll.register(descriptor, 0)
     return not any(events & select.POLLERR for _, events in poll.poll(0))
 
 
@@ -428,7 +430,7 @@ def _await_start(where: Places) -> None:
         from intercom.agents.shim import launch
 
         if launch.is_claimed(where):
-            _tell(f"a server is starting: waiting for it, at most {START_SECONDS:.0f} s")
+            print(f"{PROGRAM}: a server is starting: waiting for it, at most {START_SECONDS:.0f} s", file=sys.stderr)
             launch.wait_until_started(where, START_SECONDS)
     except (IntercomError, OSError):
         # The command says so.
@@ -595,14 +597,8 @@ def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: 
         return exit_code
     from intercom.cli.ctl_text import clean
 
-    _tell(clean(sentence))
+    print(f"{PROGRAM}: {clean(sentence)}", file=sys.stderr)
     return exit_code
-
-
-def _tell(text: str) -> None:
-    """Say something to the person, if standard error has a reader: the exit code says it, too."""
-    with contextlib.suppress(BrokenPipeError):
-        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
 
 
 def _type_of(argument: Argument) -> Callable[[str], str | int]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -425,15 +426,19 @@ def test_a_command_is_not_repeated_if_the_server_goes_away_during_it(
     assert "no server answers" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("closes", ["its reader", "before"])
 @pytest.mark.parametrize("more", [[], ["--json"]])
-async def test_a_command_that_nobody_hears_about_does_not_claim_to_be_done(claimed: int, more: list[str]) -> None:
+async def test_a_command_that_nobody_hears_about_does_not_claim_to_be_done(
+    claimed: int, more: list[str], closes: str
+) -> None:
     code = "import sys; from intercom.cli import ctl; ctl.START_SECONDS = 0.0; sys.exit(ctl.main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, *more, "approve", "7c41"]
+    if closes == "before":
+        words = ["sh", "-c", f"exec {shlex.join(words)} 2>&-"]
     reads, writes = os.pipe()
     os.close(reads)
     try:
-        done = await trio.run_process(
-            [sys.executable, "-c", code, *more, "approve", "7c41"], stderr=writes, capture_stdout=True, check=False
-        )
+        done = await trio.run_process(words, stderr=writes, capture_stdout=True, check=False)
     finally:
         os.close(writes)
     assert done.returncode == ctl.NO_SERVER

@@ -7,7 +7,6 @@ repetition safe.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -104,9 +103,7 @@ def request(places: Places, command: str, fields: JsonObject, *, patience: float
                 continue
             if (left := _retry_after(refusal)) and time.monotonic() + left < deadline:
                 # A server that has just started decides nothing yet; it says how long to wait.
-                with contextlib.suppress(BrokenPipeError):
-                    sys.stderr.write(f"agent-intercom-ctl: {refusal}\n")
-                    sys.stderr.flush()
+                sys.stderr.write(f"agent-intercom-ctl: {refusal}\n")
                 time.sleep(left)
                 continue
             # The token may be that of the previous server, or its file was removed. The server writes a new one once it
